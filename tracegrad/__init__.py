@@ -1,0 +1,1 @@
+"""tracegrad: the gradient of a NumPy function, as readable Python source."""

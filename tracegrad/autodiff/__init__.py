@@ -1,0 +1,1 @@
+"""Differentiation: graph to graph, by one table of rules."""

@@ -1,0 +1,1 @@
+"""The intermediate representation: sizes, types, graphs and their text."""

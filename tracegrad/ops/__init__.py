@@ -1,0 +1,1 @@
+"""The ops: one paragraph each, with derivative, samples and spellings."""

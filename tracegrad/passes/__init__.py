@@ -1,0 +1,1 @@
+"""Passes: graph to graph, same meaning, better form."""

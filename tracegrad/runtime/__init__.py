@@ -1,0 +1,1 @@
+"""The runtime: compiled functions, their cache and entry code."""

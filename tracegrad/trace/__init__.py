@@ -1,0 +1,1 @@
+"""Tracing: from a call of a NumPy function to a graph."""
