@@ -1,0 +1,153 @@
+"""Value and gradient of each function of `models.py`, as a careful person writes them.
+
+They are the measure for the generated code: it should have about as many statements,
+and read as well.  So they use no trick that a reader would have to look up, no `out=`
+and no buffer kept from call to call.
+"""
+
+import numpy as np
+from scipy.special import erf, expit, logsumexp, softmax
+
+
+def linear_regression(w, b, x, y):
+    residual = x @ w + b - y
+    value = np.mean(residual**2)
+    d_residual = 2.0 / residual.size * residual
+    return value, (x.T @ d_residual, np.sum(d_residual))
+
+
+def logistic_regression(w, x, y, strength):
+    margin = y * (x @ w)
+    value = np.mean(np.logaddexp(0.0, -margin)) + 0.5 * strength * np.sum(w**2)
+    d_margin = -expit(-margin) / margin.size
+    return value, x.T @ (y * d_margin) + strength * w
+
+
+def softmax_regression(params, x, labels):
+    rows = np.arange(len(labels))
+    logits = x @ params["w"] + params["b"]
+    log_probs = logits - logsumexp(logits, axis=1, keepdims=True)
+    value = -np.mean(log_probs[rows, labels])
+    d_logits = np.exp(log_probs)
+    d_logits[rows, labels] -= 1.0
+    d_logits /= len(labels)
+    return value, {"w": x.T @ d_logits, "b": np.sum(d_logits, axis=0)}
+
+
+def two_layer_network(params, x, targets):
+    # forward
+    hidden = np.tanh(x @ params["w1"] + params["b1"])
+    logits = hidden @ params["w2"] + params["b2"]
+    log_probs = logits - logsumexp(logits, axis=1, keepdims=True)
+    value = -np.sum(targets * log_probs) / len(x)
+    # backward
+    weight = np.sum(targets, axis=1, keepdims=True)
+    d_logits = (weight * np.exp(log_probs) - targets) / len(x)
+    d_sum = (d_logits @ params["w2"].T) * (1.0 - hidden**2)
+    gradient = {
+        "w1": x.T @ d_sum,
+        "b1": np.sum(d_sum, axis=0),
+        "w2": hidden.T @ d_logits,
+        "b2": np.sum(d_logits, axis=0),
+    }
+    return value, gradient
+
+
+def rosenbrock(x):
+    bend = x[1:] - x[:-1] ** 2
+    gap = 1.0 - x[:-1]
+    value = np.sum(100.0 * bend**2 + gap**2)
+    d_x = np.zeros_like(x)
+    d_x[1:] = 200.0 * bend
+    d_x[:-1] -= 400.0 * bend * x[:-1] + 2.0 * gap
+    return value, d_x
+
+
+def recurrent_cell(params, inputs, target):
+    # forward
+    states = [params["start"]]
+    for t in range(5):
+        total = inputs[t] @ params["w_in"] + states[t] @ params["w"] + params["b"]
+        states.append(np.tanh(total))
+    error = states[5] - target
+    value = 0.5 * np.sum(error**2)
+    # backward
+    d_w_in = np.zeros_like(params["w_in"])
+    d_w = np.zeros_like(params["w"])
+    d_b = np.zeros_like(params["b"])
+    d_state = error
+    for t in reversed(range(5)):
+        d_total = d_state * (1.0 - states[t + 1] ** 2)
+        d_w_in += inputs[t].T @ d_total
+        d_w += states[t].T @ d_total
+        d_b += np.sum(d_total, axis=0)
+        d_state = d_total @ params["w"].T
+    return value, {"start": d_state, "w_in": d_w_in, "w": d_w, "b": d_b}
+
+
+def gaussian_mixture(logits, means, log_scales, x):
+    # forward
+    n, d = x.shape
+    scales = np.exp(log_scales)
+    z = (x[:, None, :] - means) / scales
+    log_density = -0.5 * np.sum(z**2, axis=2) - np.sum(log_scales, axis=1)
+    joint = logits - logsumexp(logits) + log_density
+    value = np.sum(logsumexp(joint, axis=1)) - 0.5 * n * d * np.log(2.0 * np.pi)
+    # backward
+    share = softmax(joint, axis=1)
+    d_logits = np.sum(share, axis=0) - n * softmax(logits)
+    d_means = np.sum(share[:, :, None] * z, axis=0) / scales
+    d_log_scales = np.sum(share[:, :, None] * (z**2 - 1.0), axis=0)
+    return value, (d_logits, d_means, d_log_scales)
+
+
+def in_place_slices(x):
+    # forward
+    out = np.zeros(len(x))
+    out[1:] = x[1:] * x[:-1]
+    out[:-1] += np.sin(x[1:])
+    out[0] = 2.0 * x[-1]
+    value = np.sum(out**2)
+    # backward
+    d_out = 2.0 * out
+    d_x = np.zeros_like(x)
+    d_x[-1] = 2.0 * d_out[0]
+    d_out[0] = 0.0
+    d_x[1:] += d_out[1:] * x[:-1] + d_out[:-1] * np.cos(x[1:])
+    d_x[:-1] += d_out[1:] * x[1:]
+    return value, d_x
+
+
+def broadcast_mix(x, scale, shift, temperature):
+    z = (scale * x + shift) / temperature
+    e = np.exp(-z)
+    value = np.sum(e) + 3 * scale**2
+    d_sum = -e / temperature
+    d_scale = np.sum(d_sum * x) + 6 * scale
+    d_temperature = np.sum(e * z) / temperature
+    return value, (scale * d_sum, d_scale, np.sum(d_sum, axis=0), d_temperature)
+
+
+def black_scholes(spot, strike, years, rate, volatility):
+    # forward
+    root = np.sqrt(years)
+    spread = volatility * root
+    drift = rate + 0.5 * volatility**2
+    d1 = (np.log(spot / strike) + drift * years) / spread
+    d2 = d1 - spread
+    cdf1 = 0.5 * (1.0 + erf(d1 / np.sqrt(2.0)))
+    cdf2 = 0.5 * (1.0 + erf(d2 / np.sqrt(2.0)))
+    discount = np.exp(-rate * years)
+    present = strike * discount
+    value = np.sum(spot * cdf1 - present * cdf2)
+    # backward
+    d_d2 = -present * np.exp(-0.5 * d2**2) / np.sqrt(2.0 * np.pi)
+    d_d1 = spot * np.exp(-0.5 * d1**2) / np.sqrt(2.0 * np.pi) + d_d2
+    d_spread = -d_d1 * d1 / spread - d_d2
+    d_top = d_d1 / spread
+    d_spot = cdf1 + d_top / spot
+    d_strike = -discount * cdf2 - d_top / strike
+    d_years = rate * present * cdf2 + d_top * drift + 0.5 * d_spread * volatility / root
+    d_rate = np.sum(years * (present * cdf2 + d_top))
+    d_volatility = d_spread * root + d_top * volatility * years
+    return value, (d_spot, d_strike, d_years, d_rate, d_volatility)
