@@ -1,1 +1,14 @@
-"""The ops: one paragraph each, with derivative, samples and spellings."""
+"""The ops: one paragraph each, one file per family.
+
+Importing this package defines every op.
+"""
+
+from tracegrad.ops import (  # noqa: F401
+    cast,
+    create,
+    elementwise,
+    index,
+    product,
+    reduce,
+    shape,
+)

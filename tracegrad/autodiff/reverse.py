@@ -1,0 +1,106 @@
+"""Reverse mode over a list of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracegrad.autodiff.cotangent import Accumulator
+from tracegrad.errors import UnsupportedError
+from tracegrad.ir.graph import BACKWARD, Node, Value
+from tracegrad.ops.record import Builder, Ref
+
+
+def active_values(nodes: Sequence[Node], wrt: Sequence[Value]) -> set[Value]:
+    """The values that depend on `wrt` through differentiable types."""
+    active = {v for v in wrt if v.type.differentiable}
+    for node in nodes:
+        if any(v in active for v in node.inputs):
+            active.update(v for v in node.outputs if v.type.differentiable)
+    return active
+
+
+def pull_back(
+    builder: Builder,
+    nodes: Sequence[Node],
+    outputs: Sequence[Value],
+    cotangents: Sequence[Ref | None],
+    wrt: Sequence[Value],
+) -> list[Ref | None]:
+    """Record the pullback of `nodes` into `builder`.
+
+    Args:
+        builder: receives the backward nodes; rules' operators record there.
+        nodes: the forward program, in order.
+        outputs: values with a cotangent.
+        cotangents: one per output, `None` for zero.
+        wrt: values to differentiate with respect to.
+
+    Returns:
+        One cotangent per entry of `wrt`, `None` where nothing reaches it.
+
+    Raises:
+        UnsupportedError: if a value on the way was made by an op without a rule.
+    """
+    active = active_values(nodes, wrt)
+    accumulators: dict[Value, Accumulator] = {}
+    before = builder.at, builder.phase
+    builder.phase = BACKWARD
+    for out, ct in zip(outputs, cotangents, strict=True):
+        if ct is not None and out in active:
+            accumulators.setdefault(out, Accumulator(out)).add(ct)
+    wanted = set(wrt)
+    for node in reversed(nodes):
+        reached = [v for v in node.outputs if v in accumulators]
+        if not reached:
+            continue
+        cts = []
+        for v in node.outputs:
+            acc = accumulators.get(v)
+            cts.append(None if acc is None else acc.total(builder))
+            if v not in wanted:
+                accumulators.pop(v, None)
+        builder.at = node.at
+        _pull_node(builder, node, cts, active, accumulators)
+    results = []
+    for v in wrt:
+        acc = accumulators.get(v)
+        results.append(None if acc is None else acc.total(builder))
+    builder.at, builder.phase = before
+    return results
+
+
+def _pull_node(
+    builder: Builder,
+    node: Node,
+    cts: list[Ref | None],
+    active: set[Value],
+    accumulators: dict[Value, Accumulator],
+) -> None:
+    """Apply the rule of one node and hand its cotangents to the inputs."""
+    op = node.op
+    if not op.differentiable:
+        raise UnsupportedError(
+            f"{op.spelling} has no derivative rule yet",
+            op=op.spelling,
+            at=node.at[-1] if node.at else None,
+            fix="use another function, or keep it away from what is differentiated",
+        )
+    inputs = [builder.wrap(v) for v in node.inputs]
+    many = len(node.outputs) > 1
+    out = tuple([builder.wrap(v) for v in node.outputs]) if many else None
+    ct = tuple(cts) if many else cts[0]
+    out = out if many else builder.wrap(node.outputs[0])
+    if op.rules is not None:
+        parts = [
+            rule(ct, out, *inputs, **node.attrs) if rule and v in active else None
+            for rule, v in zip(op.rules, node.inputs, strict=True)
+        ]
+    else:
+        made = op.rule(ct, out, *inputs, **node.attrs)
+        parts = [made] if len(inputs) == 1 and type(made) is not tuple else list(made)
+    for v, part in zip(node.inputs, parts, strict=True):
+        if part is not None and v in active:
+            acc = accumulators.get(v)
+            if acc is None:
+                acc = accumulators[v] = Accumulator(v)
+            acc.add(part)

@@ -1,0 +1,166 @@
+"""The intermediate representation: values, nodes in execution order, graphs.
+
+Plain slotted classes with no behaviour: passes are functions from graph to graph.
+A `Value` is identified by object identity; a `Const` is a value that no node makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tracegrad.ir.location import Chain
+from tracegrad.ir.types import ArrayType, type_of_constant
+
+if TYPE_CHECKING:
+    from tracegrad.ops.define import Op
+
+FORWARD = "forward"
+BACKWARD = "backward"
+
+
+class Value:
+    """One array in a graph.
+
+    Attributes:
+        type: shape and dtype.
+        hint: the name that the user gave it, or a proposal (`d_h`), or None.
+        wrt: for a cotangent, the value that it belongs to, which names it.
+        user: True if `hint` is the target of an assignment in the user's source.
+    """
+
+    __slots__ = ("hint", "type", "user", "wrt")
+
+    def __init__(
+        self,
+        type: ArrayType,
+        hint: str | None = None,
+        wrt: Value | None = None,
+        user: bool = False,
+    ) -> None:
+        self.type = type
+        self.hint = hint
+        self.wrt = wrt
+        self.user = user
+
+    def __repr__(self) -> str:
+        return f"<{self.hint or 'value'}: {self.type!r}>"
+
+
+class Const(Value):
+    """A value known when the graph was made.
+
+    Attributes:
+        value: a Python scalar, a NumPy scalar or an array (referenced, not copied).
+        derived: True for an array that was computed from captured arrays before it
+            met a traced value, which is guarded by content.
+    """
+
+    __slots__ = ("derived", "value")
+
+    def __init__(
+        self, value: Any, hint: str | None = None, derived: bool = False
+    ) -> None:
+        super().__init__(type_of_constant(value), hint)
+        self.value = value
+        self.derived = derived
+
+    def __repr__(self) -> str:
+        return f"<const {self.value!r}>" if self.type.shape == () else super().__repr__()
+
+
+class Node:
+    """One application of an op.
+
+    Attributes:
+        op: the op.
+        inputs: one value per positional parameter (more for a variadic op).
+        outputs: the values that it makes.
+        attrs: the static keyword-only arguments, all hashable.
+        regions: closed graphs, for control flow; their captures are leading inputs.
+        at: the user's frames, outermost first; a backward node has its forward node's.
+        phase: "forward" or "backward".
+    """
+
+    __slots__ = ("at", "attrs", "inputs", "op", "outputs", "phase", "regions")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Value, ...],
+        outputs: tuple[Value, ...],
+        attrs: dict[str, Any],
+        at: Chain = (),
+        phase: str = FORWARD,
+        regions: tuple[Graph, ...] = (),
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+        self.at = at
+        self.phase = phase
+        self.regions = regions
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name}{self.inputs!r} -> {self.outputs!r}>"
+
+    @property
+    def out(self) -> Value:
+        """The only output of a single-output node."""
+        return self.outputs[0]
+
+
+@dataclass(slots=True)
+class Graph:
+    """A straight-line program.
+
+    Attributes:
+        name: name of the function.
+        params: the array parameters (pytrees are flat here).
+        nodes: in execution order.
+        results: may repeat, and may be parameters or constants.
+        sizes: symbolic size -> the parameter and axis that it is read from.
+    """
+
+    name: str
+    params: list[Value]
+    nodes: list[Node]
+    results: list[Value]
+    sizes: dict[str, tuple[Value, int]] = field(default_factory=dict)
+
+    def with_nodes(self, nodes: list[Node], results: list[Value] | None = None) -> Graph:
+        """The same parameters with other nodes (and results)."""
+        return Graph(
+            self.name,
+            self.params,
+            nodes,
+            self.results if results is None else results,
+            self.sizes,
+        )
+
+    def constants(self) -> Iterator[Const]:
+        """Each constant once, in order of first use."""
+        seen: set[int] = set()
+        for value in self.reads():
+            if isinstance(value, Const) and id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+    def reads(self) -> Iterator[Value]:
+        """Every read of a value, results included."""
+        for node in self.nodes:
+            yield from node.inputs
+        yield from self.results
+
+
+def use_counts(nodes: Iterable[Node], results: Iterable[Value]) -> dict[Value, int]:
+    """How many times each value is read."""
+    counts: dict[Value, int] = {}
+    for node in nodes:
+        for value in node.inputs:
+            counts[value] = counts.get(value, 0) + 1
+    for value in results:
+        counts[value] = counts.get(value, 0) + 1
+    return counts

@@ -1,0 +1,220 @@
+"""What an op is, and the decorator that makes one from a single paragraph.
+
+The body of the decorated function is three things at once: the implementation on plain
+arrays (`op.run`), the template that code generation parses, and the documentation.
+Positional parameters are arrays; keyword-only parameters are static and hashable.
+
+Nothing here knows of tracing or of eager tensors.  `HANDLERS` maps an exact argument
+type to the function that takes the call over; those layers fill it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tracegrad.ops.sample import Sample
+
+Rule = Callable[..., Any]
+
+OPS: dict[str, Op] = {}
+HANDLERS: dict[type, Callable[[Op, tuple, dict], Any]] = {}
+
+# User spellings -> the function that maps a NumPy call onto ops.  Keys are NumPy
+# callables, (ufunc, method name) pairs, and "module:name" strings for libraries that
+# are imported only if the user does.
+ACCEPT: dict[Any, Callable[..., Any]] = {}
+# ndarray method or attribute name -> function of (array, *args, **kwargs).
+METHODS: dict[str, Callable[..., Any]] = {}
+PROPERTIES: dict[str, Callable[[Any], Any]] = {}
+# Python operator ("__add__") -> op.
+OPERATORS: dict[str, Op] = {}
+
+
+class Op:
+    """One operation: body, type inference, derivative rule, spellings, samples.
+
+    Attributes:
+        name: unique; the name of the decorated function.
+        run: the body on plain arrays.
+        params: names of the array parameters (the last may be variadic).
+        variadic: whether the last parameter is `*args`.
+        defaults: static attributes and their defaults (`inspect.Parameter.empty` where
+            there is none).
+        infer: `(*types, **attrs) -> ArrayType | tuple[ArrayType, ...]`.
+        rules: per input, a rule `(ct, out, *inputs, **attrs) -> ct or None`.
+        rule: or one rule for all inputs, returning one cotangent (for one input) or a
+            tuple.
+        aliases: "view" if the output shares memory with the first input, "maybe" if it
+            may (reshape), None if it is always fresh.
+        operator: the Python operator that records this op, such as "__add__".
+        spelling: how the user writes it, for errors (`np.tanh`).
+        cheap: whether recomputing costs no more than one arithmetic operation.
+        linear: whether the op is linear in all of its inputs together.
+        inplace: body that updates the first input in place, for code generation.
+        bodies: backend name -> body, where a library differs from NumPy.
+        samples: calls that the generic tests run.
+    """
+
+    __slots__ = (
+        "aliases",
+        "bodies",
+        "cheap",
+        "defaults",
+        "infer",
+        "inplace",
+        "linear",
+        "name",
+        "operator",
+        "params",
+        "rule",
+        "rules",
+        "run",
+        "samples",
+        "spelling",
+        "variadic",
+    )
+
+    def __init__(self, body: Callable[..., Any], infer: Callable[..., Any]) -> None:
+        self.name = body.__name__
+        self.run = body
+        self.infer = infer
+        signature = inspect.signature(body).parameters.values()
+        kinds = inspect.Parameter
+        arrays = [p for p in signature if p.kind is not kinds.KEYWORD_ONLY]
+        self.params = tuple(p.name for p in arrays)
+        self.variadic = any(p.kind is kinds.VAR_POSITIONAL for p in arrays)
+        self.defaults = {
+            p.name: p.default for p in signature if p.kind is kinds.KEYWORD_ONLY
+        }
+        self.rules: tuple[Rule | None, ...] | None = None
+        self.rule: Rule | None = None
+        self.aliases: str | None = None
+        self.operator: str | None = None
+        self.spelling = f"np.{self.name}"
+        self.cheap = False
+        self.linear = False
+        self.inplace: Callable[..., Any] | None = None
+        self.bodies: dict[str, Callable[..., Any]] = {}
+        self.samples: tuple[Sample, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        """Record, run eagerly, or compute, by the exact types of the arguments."""
+        for x in args:
+            handler = HANDLERS.get(type(x))
+            if handler is not None:
+                return handler(self, args, attrs)
+        return self.run(*args, **attrs)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the op has a derivative rule for some input."""
+        return self.rule is not None or self.rules is not None
+
+    def vjp(self, rule: Rule) -> Rule:
+        """Decorator: one rule `(ct, out, *inputs, **attrs)` for all inputs.
+
+        It returns one cotangent for an op with one input, else a tuple with an entry
+        per input (a list for the inputs of a variadic op), `None` for zero.
+        """
+        self.rule = rule
+        return rule
+
+    def body(self, backend: str) -> Callable[[Callable], Callable]:
+        """Decorator: the body for a backend whose library differs from NumPy."""
+
+        def register(function: Callable) -> Callable:
+            self.bodies[backend] = function
+            return function
+
+        return register
+
+    def in_place(self, function: Callable) -> Callable:
+        """Decorator: the body that updates the first input in place."""
+        self.inplace = function
+        return function
+
+    def accept(
+        self, *spellings: Any, methods: Iterable[str] = ()
+    ) -> Callable[[Callable], Callable]:
+        """Decorator: see the function `accept`."""
+        return accept(*spellings, methods=methods)
+
+
+def op(
+    *,
+    infer: Callable[..., Any],
+    vjp: Sequence[Rule | None] | None = None,
+    samples: Iterable[Sample] = (),
+    aliases: str | None = None,
+    operator: str | None = None,
+    accepts: Iterable[Any] = (),
+    methods: Iterable[str] = (),
+    spelling: str | None = None,
+    cheap: bool = False,
+    linear: bool = False,
+) -> Callable[[Callable[..., Any]], Op]:
+    """Make an op of the decorated function.
+
+    Args:
+        infer: result type from argument types and attributes.
+        vjp: one rule per input, `None` for an input without derivative.
+        samples: what the generic tests run; every op needs some.
+        aliases: "view" or "maybe", see `Op.aliases`.
+        operator: Python operator that records this op.
+        accepts: NumPy callables whose positional call is this op's.
+        methods: ndarray methods whose positional call is this op's.
+        spelling: how the user writes it, when that is not `np.<name>`.
+        cheap: see `Op.cheap`.
+        linear: see `Op.linear`.
+    """
+
+    def make(body: Callable[..., Any]) -> Op:
+        made = Op(body, infer)
+        if made.name in OPS:
+            raise RuntimeError(f"two ops are called {made.name!r}")
+        made.rules = None if vjp is None else tuple(vjp)
+        made.samples = tuple(samples)
+        made.aliases = aliases
+        made.operator = operator
+        made.cheap = cheap
+        made.linear = linear
+        made.spelling = spelling or made.spelling
+        OPS[made.name] = made
+        if operator is not None:
+            OPERATORS[operator] = made
+        accept(*accepts, methods=methods)(made)
+        return made
+
+    return make
+
+
+def accept(
+    *spellings: Any, methods: Iterable[str] = (), properties: Iterable[str] = ()
+) -> Callable[[Callable], Callable]:
+    """Decorator: the function takes a user's call of any of `spellings`.
+
+    The function has NumPy's signature and calls ops; it may be a composition with no
+    op of its own.  Arguments arrive as the user wrote them: traced values, arrays,
+    Python scalars, lists of these.
+
+    Args:
+        *spellings: NumPy callables, (ufunc, "reduce") pairs, "scipy.special:erf".
+        methods: ndarray methods; the array is the first argument.
+        properties: ndarray attributes; the array is the only argument.
+    """
+
+    def register(function: Callable) -> Callable:
+        for spelling in spellings:
+            ACCEPT[spelling] = function
+        for name in methods:
+            METHODS[name] = function
+        for name in properties:
+            PROPERTIES[name] = function
+        return function
+
+    return register

@@ -1,0 +1,208 @@
+"""Recording: a handle on a value whose operators add nodes to a builder.
+
+`Ref` is what derivative rules and rewrite rules compute with; the traced arrays that a
+user's function sees derive from it.  An op that meets one records a node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracegrad.errors import TracegradError
+from tracegrad.ir.graph import FORWARD, Const, Node, Value
+from tracegrad.ir.location import Chain
+from tracegrad.ir.types import ArrayType, Shape, Size
+from tracegrad.ops.define import HANDLERS, OPERATORS, Op
+
+
+class Builder:
+    """Appends nodes to a list.
+
+    Attributes:
+        nodes: what was recorded, in order.
+        at: place given to new nodes.
+        phase: phase given to new nodes.
+    """
+
+    def __init__(self, at: Chain = (), phase: str = FORWARD) -> None:
+        self.nodes: list[Node] = []
+        self.at = at
+        self.phase = phase
+
+    def wrap(self, value: Value) -> Ref:
+        """The handle that rules compute with."""
+        return Ref(value, self)
+
+    def lift(self, x: Any) -> Value:
+        """The value of a `Ref`, or a constant for a number or an array."""
+        if isinstance(x, Ref):
+            return x.value
+        return Const(x)
+
+    def record(self, op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
+        """Append a node and return its output `Ref` (a tuple of them for several)."""
+        inputs = tuple([self.lift(x) for x in args])
+        attrs = {**op.defaults, **attrs} if op.defaults else attrs
+        try:
+            types = op.infer(*[v.type for v in inputs], **attrs)
+        except TracegradError as error:
+            at = self.place()
+            raise error.locate(op.spelling, at[-1] if at else None) from None
+        many = type(types) is tuple
+        outputs = tuple([Value(t) for t in (types if many else (types,))])
+        self.append(Node(op, inputs, outputs, attrs, self.place(), self.phase))
+        if many:
+            return tuple([self.wrap(v) for v in outputs])
+        return self.wrap(outputs[0])
+
+    def place(self) -> Chain:
+        """The place that a node recorded now belongs to."""
+        return self.at
+
+    def append(self, node: Node) -> None:
+        """Add a finished node."""
+        self.nodes.append(node)
+
+
+class Ref:
+    """A value under construction, with NumPy's operators.
+
+    Attributes:
+        value: the IR value.
+        builder: where operators record their nodes.
+    """
+
+    __slots__ = ("builder", "value")
+    __array_ufunc__: Any = None  # an ndarray on the left hands its operator over
+    __hash__ = object.__hash__
+
+    def __init__(self, value: Value, builder: Builder) -> None:
+        self.value = value
+        self.builder = builder
+
+    @property
+    def type(self) -> ArrayType:
+        """Shape and dtype of the value."""
+        return self.value.type
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes, symbolic ones included."""
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of the value."""
+        return self.value.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.value.type.shape)
+
+    def __repr__(self) -> str:
+        return f"<ref {self.value!r}>"
+
+
+def record(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
+    """Record a call in the builder of its first `Ref`."""
+    for x in args:
+        if isinstance(x, Ref):
+            return x.builder.record(op, args, attrs)
+    raise TypeError(f"{op!r} was called without a value to record")
+
+
+def _binary(name: str) -> Any:
+    def forward(self: Ref, other: Any) -> Any:
+        return OPERATORS[name](self, other)
+
+    return forward
+
+
+def _reflected(name: str) -> Any:
+    def backward(self: Ref, other: Any) -> Any:
+        return OPERATORS[name](other, self)
+
+    return backward
+
+
+def _unary(name: str) -> Any:
+    def apply(self: Ref) -> Any:
+        return OPERATORS[name](self)
+
+    return apply
+
+
+_WITH_REFLECTION = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+for _name in _WITH_REFLECTION.split():
+    setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
+    setattr(Ref, f"__r{_name}__", _reflected(f"__{_name}__"))
+for _name in "lt le gt ge eq ne".split():
+    setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
+for _name in "neg pos abs invert".split():
+    setattr(Ref, f"__{_name}__", _unary(f"__{_name}__"))
+
+HANDLERS[Ref] = record
+
+
+class Scattered:
+    """A cotangent that is zero except at a subscript: `zeros[index] += ct`.
+
+    A rule returns one instead of an array padded with zeros; the engine adds it into
+    the one buffer that collects the cotangent of the whole array.
+
+    Attributes:
+        ct: the cotangent of `x[index]`.
+        indices: the index arrays.
+        index: the static subscript.
+        unique: True if no element is named twice, so that `+=` adds up.
+    """
+
+    __slots__ = ("ct", "index", "indices", "unique")
+
+    def __init__(self, ct: Any, indices: tuple, index: tuple, unique: bool) -> None:
+        self.ct = ct
+        self.indices = indices
+        self.index = index
+        self.unique = unique
+
+
+# ---------------------------------------------------------------- what rules may ask
+def type_of(x: Any) -> ArrayType:
+    """The type of a `Ref`, an eager tensor, an array or a number."""
+    from_ref = getattr(x, "type", None)
+    if isinstance(from_ref, ArrayType):
+        return from_ref
+    return Const(x).type
+
+
+def shape_of(x: Any) -> Shape:
+    """The shape of anything that an op takes."""
+    return x.value.type.shape if isinstance(x, Ref) else np.shape(x)
+
+
+def ndim_of(x: Any) -> int:
+    """The number of axes of anything that an op takes."""
+    return len(shape_of(x))
+
+
+def dtype_of(x: Any) -> np.dtype:
+    """The dtype of anything that an op takes."""
+    return type_of(x).dtype
+
+
+def size_along(x: Any, axis: int) -> Size:
+    """The size of one axis."""
+    return shape_of(x)[axis]
+
+
+def constant_of(x: Any) -> Any:
+    """The Python or NumPy scalar behind `x`, or None if it is not a known scalar."""
+    value = x.value if isinstance(x, Ref) else x
+    if isinstance(value, Const):
+        value = value.value
+    if isinstance(value, Value) or np.ndim(value):
+        return None
+    return value
