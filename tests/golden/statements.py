@@ -1,7 +1,21 @@
-"""Counts statements, and writes the table of emitted beside hand-written ones."""
+"""Counts statements: emitted ones beside hand-written ones."""
 
 import ast
 from collections.abc import Mapping
+from pathlib import Path
+
+from golden.models import MODELS
+
+HERE = Path(__file__).resolve().parent
+FILES = HERE / "files"
+
+HEADING = """# Statements emitted, beside statements by hand
+
+Statements in the function that gives value and gradient: those of the golden files in
+`tests/golden/files` beside those of `tests/golden/by_hand.py`. Docstrings and comments
+don't count, bodies of loops do. `python tests/golden/regenerate.py` writes this page.
+
+"""
 
 
 def count_statements(source: str, function: str) -> int:
@@ -51,3 +65,19 @@ def table(emitted: Mapping[str, int], by_hand: Mapping[str, int]) -> str:
     lines = ["| function | emitted | by hand | ratio |", "| --- | ---: | ---: | ---: |"]
     lines += [f"| {n} | {e} | {h} | {e / h:.2f} |" for n, e, h in rows]
     return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """The text of `docs/statements.md`, from the golden files as they are."""
+    hand = (HERE / "by_hand.py").read_text()
+    by_hand = {name: count_statements(hand, name) for name in MODELS}
+    emitted = {
+        name: count_statements(golden_file(name).read_text(), f"{name}_value_and_grad")
+        for name in MODELS
+    }
+    return HEADING + table(emitted, by_hand)
+
+
+def golden_file(name: str) -> Path:
+    """Where the emitted gradient of a model lies."""
+    return FILES / f"{name}_grad.py"
