@@ -7,7 +7,8 @@ import numpy as xp
 
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import op
-from tracegrad.ops.sample import Sample
+from tracegrad.ops.infer import normal_axis
+from tracegrad.ops.sample import Sample, arg
 
 
 @op(
@@ -18,3 +19,34 @@ from tracegrad.ops.sample import Sample
 def zeros(*, shape, dtype="float64"):
     """Zeros."""
     return xp.zeros(shape, dtype=dtype)
+
+
+def _infer_size(t: ArrayType, *, axis):
+    if axis is not None:
+        normal_axis(axis, t.ndim)
+    return ArrayType((), np.dtype(np.int64), weak=True)
+
+
+@op(
+    infer=_infer_size,
+    vjp=[None],
+    spelling="x.size",
+    cheap=True,
+    samples=[arg(2, 3).with_(), arg("n", 3).with_(axis=0)],
+)
+def size(x, *, axis=None):
+    """Number of elements, or of those along `axis`; of `x` only the type is read."""
+    if axis is None:
+        return x.size
+    return x.shape[axis]
+
+
+@op(
+    infer=lambda *, size: ArrayType((), np.dtype(np.int64), weak=True),
+    vjp=[],
+    cheap=True,
+    samples=[Sample((), {"size": 3})],
+)
+def dim(*, size):
+    """A size (an int, or a symbolic `Dim`) as a number to compute with."""
+    return size

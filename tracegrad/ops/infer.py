@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.errors import DTypeError, ShapeError
+from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.ir.dims import compare
 from tracegrad.ir.types import ArrayType, Shape, Size
 
@@ -183,3 +183,26 @@ def reduced_shape(shape: Shape, axis: Any, keepdims: bool) -> Shape:
     if keepdims:
         return tuple([1 if i in axes else s for i, s in enumerate(shape)])
     return tuple([s for i, s in enumerate(shape) if i not in axes])
+
+
+def refuse(function: str, fix: str | None = None, **arguments: Any) -> None:
+    """Refuse each keyword argument that the user gave and no op supports.
+
+    Args:
+        function: as the user writes it, `np.sum`.
+        fix: one thing to do, if it is not to drop the argument.
+        **arguments: name and value; `None` and `np._NoValue` count as not given.
+
+    Raises:
+        ArgumentError: if one was given.
+
+    Example:
+        >>> refuse("np.sum", out=None)
+    """
+    for name, value in arguments.items():
+        if value is not None and value is not np._NoValue:
+            raise ArgumentError(
+                f"{function}({name}=...) is not supported",
+                op=function,
+                fix=fix or f"leave out {name}=",
+            )

@@ -13,8 +13,8 @@ import numpy as np
 from tracegrad.errors import TracegradError
 from tracegrad.ir.graph import FORWARD, Const, Node, Value
 from tracegrad.ir.location import Chain
-from tracegrad.ir.types import ArrayType, Shape, Size
-from tracegrad.ops.define import HANDLERS, OPERATORS, Op
+from tracegrad.ir.types import ArrayType, Shape, Size, is_scalar_literal
+from tracegrad.ops.define import ACCEPT, HANDLERS, OPERATORS, Op
 
 
 class Builder:
@@ -135,7 +135,9 @@ def _unary(name: str) -> Any:
     return apply
 
 
-_WITH_REFLECTION = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_WITH_REFLECTION = (
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+)
 for _name in _WITH_REFLECTION.split():
     setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
     setattr(Ref, f"__r{_name}__", _reflected(f"__{_name}__"))
@@ -206,3 +208,36 @@ def constant_of(x: Any) -> Any:
     if isinstance(value, Value) or np.ndim(value):
         return None
     return value
+
+
+# ------------------------------------------------------- what users' calls are given
+def is_traced(x: Any) -> bool:
+    """Whether an op called with `x` is recorded or run by a layer above."""
+    return isinstance(x, Ref) or type(x) in HANDLERS
+
+
+def holds_traced(x: Any) -> bool:
+    """Whether `x` is traced, or a nested list or tuple with a traced value inside."""
+    if isinstance(x, list | tuple):
+        return any(map(holds_traced, x))
+    return is_traced(x)
+
+
+def as_operand(x: Any) -> Any:
+    """An array argument of a user's call, in a form that ops take.
+
+    Traced values, arrays and scalars pass.  A list or tuple becomes an array: one
+    assembled by an op if a traced value is inside.
+    """
+    if is_traced(x) or isinstance(x, np.ndarray | np.generic) or is_scalar_literal(x):
+        return x
+    return ACCEPT[np.array](x) if holds_traced(x) else np.asarray(x)
+
+
+def as_array(x: Any) -> Any:
+    """`as_operand`, with a Python scalar (traced or not) made an array.
+
+    For ops whose body calls a method of the array, which Python scalars lack.
+    """
+    x = as_operand(x)
+    return ACCEPT[np.asarray](x) if type_of(x).weak or type(x) is bool else x
