@@ -27,6 +27,9 @@ HANDLERS: dict[type, Callable[[Op, tuple, dict], Any]] = {}
 ACCEPT: dict[Any, Callable[..., Any]] = {}
 # ndarray method or attribute name -> function of (array, *args, **kwargs).
 METHODS: dict[str, Callable[..., Any]] = {}
+# Callables that write into their first argument (`np.put_along_axis`, `(np.add, "at")`,
+# and the method names "fill", "sort") -> function that returns its new value.
+UPDATES: dict[Any, Callable[..., Any]] = {}
 PROPERTIES: dict[str, Callable[[Any], Any]] = {}
 # Python operator ("__add__") -> op.
 OPERATORS: dict[str, Op] = {}
@@ -54,6 +57,8 @@ class Op:
         linear: whether the op is linear in all of its inputs together.
         inplace: body that updates the first input in place, for code generation.
         bodies: backend name -> body, where a library differs from NumPy.
+        emitter: `(inputs: list[ast.expr], attrs) -> ast.expr`, for the few ops whose
+            arguments nest in a way that no body can write; `xp` names the library.
         samples: calls that the generic tests run.
     """
 
@@ -62,6 +67,7 @@ class Op:
         "bodies",
         "cheap",
         "defaults",
+        "emitter",
         "infer",
         "inplace",
         "linear",
@@ -97,14 +103,19 @@ class Op:
         self.linear = False
         self.inplace: Callable[..., Any] | None = None
         self.bodies: dict[str, Callable[..., Any]] = {}
+        self.emitter: Callable[..., Any] | None = None
         self.samples: tuple[Sample, ...] = ()
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
-        """Record, run eagerly, or compute, by the exact types of the arguments."""
-        for x in args:
+        """Record, run eagerly, or compute, by the exact types of the arguments.
+
+        A call without array arguments (`zeros(shape=(n, 3))`) goes to the handler of
+        `type(None)`, which a trace sets for symbolic sizes.
+        """
+        for x in args or (None,):
             handler = HANDLERS.get(type(x))
             if handler is not None:
                 return handler(self, args, attrs)
@@ -136,6 +147,11 @@ class Op:
     def in_place(self, function: Callable) -> Callable:
         """Decorator: the body that updates the first input in place."""
         self.inplace = function
+        return function
+
+    def emit(self, function: Callable) -> Callable:
+        """Decorator: builds the expression that code generation prints."""
+        self.emitter = function
         return function
 
     def accept(
@@ -194,7 +210,10 @@ def op(
 
 
 def accept(
-    *spellings: Any, methods: Iterable[str] = (), properties: Iterable[str] = ()
+    *spellings: Any,
+    methods: Iterable[str] = (),
+    properties: Iterable[str] = (),
+    updates: Iterable[Any] = (),
 ) -> Callable[[Callable], Callable]:
     """Decorator: the function takes a user's call of any of `spellings`.
 
@@ -206,6 +225,8 @@ def accept(
         *spellings: NumPy callables, (ufunc, "reduce") pairs, "scipy.special:erf".
         methods: ndarray methods; the array is the first argument.
         properties: ndarray attributes; the array is the only argument.
+        updates: callables and method names that write into their first argument; the
+            function returns its new value.
     """
 
     def register(function: Callable) -> Callable:
@@ -215,6 +236,8 @@ def accept(
             METHODS[name] = function
         for name in properties:
             PROPERTIES[name] = function
+        for spelling in updates:
+            UPDATES[spelling] = function
         return function
 
     return register
