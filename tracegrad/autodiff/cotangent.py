@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from tracegrad.ir.graph import Value
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import zeros
-from tracegrad.ops.index import scatter_add
+from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref, Scattered
 from tracegrad.ops.reduce import sum as reduce_sum
+from tracegrad.ops.scatter import scatter_add
 from tracegrad.ops.shape import broadcast_to
 
 
@@ -84,10 +84,14 @@ class Accumulator:
         for part, at in reversed(self.waiting):
             builder.at = at
             if acc is None:
-                to = self.primal.type
-                acc = zeros_of(builder, to)
+                acc = zeros_like(builder.wrap(self.primal))
             acc = scatter_add(
-                acc, part.ct, *part.indices, index=part.index, unique=part.unique
+                acc,
+                part.ct,
+                *part.indices,
+                index=part.index,
+                counts=part.counts,
+                unique=part.unique,
             )
         self.waiting.clear()
         self.dense = acc
@@ -96,8 +100,3 @@ class Accumulator:
         if acc.value.wrt is None:
             acc.value.wrt = self.primal
         return acc
-
-
-def zeros_of(builder: Builder, type) -> Ref:
-    """A new array of zeros of the given type."""
-    return builder.record(zeros, (), {"shape": type.shape, "dtype": type.dtype.name})

@@ -7,7 +7,7 @@ import numpy as xp
 
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import op
-from tracegrad.ops.infer import normal_axis
+from tracegrad.ops.infer import like_first, normal_axis
 from tracegrad.ops.sample import Sample, arg
 
 
@@ -30,6 +30,7 @@ def _infer_size(t: ArrayType, *, axis):
 @op(
     infer=_infer_size,
     vjp=[None],
+    type_only=(0,),
     spelling="x.size",
     cheap=True,
     samples=[arg(2, 3).with_(), arg("n", 3).with_(axis=0)],
@@ -39,6 +40,17 @@ def size(x, *, axis=None):
     if axis is None:
         return x.size
     return x.shape[axis]
+
+
+@op(
+    infer=like_first,
+    vjp=[None],
+    type_only=(0,),
+    samples=[arg(2, 3).with_(), arg("n", dtype="float32").with_()],
+)
+def zeros_like(x):
+    """Zeros with the shape and dtype of `x`."""
+    return xp.zeros_like(x)
 
 
 @op(

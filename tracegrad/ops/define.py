@@ -50,7 +50,10 @@ class Op:
         rule: or one rule for all inputs, returning one cotangent (for one input) or a
             tuple.
         aliases: "view" if the output shares memory with the first input, "maybe" if it
-            may (reshape), None if it is always fresh.
+            may (reshape), None if it is always fresh; or a function of the attributes
+            that says so (`aliasing` asks it).
+        type_only: positions of inputs whose shape and dtype are read, never the data.
+        noun: stem of the names that code generation gives to unnamed results.
         operator: the Python operator that records this op, such as "__add__".
         spelling: how the user writes it, for errors (`np.tanh`).
         cheap: whether recomputing costs no more than one arithmetic operation.
@@ -72,6 +75,7 @@ class Op:
         "inplace",
         "linear",
         "name",
+        "noun",
         "operator",
         "params",
         "rule",
@@ -79,6 +83,7 @@ class Op:
         "run",
         "samples",
         "spelling",
+        "type_only",
         "variadic",
     )
 
@@ -96,7 +101,9 @@ class Op:
         }
         self.rules: tuple[Rule | None, ...] | None = None
         self.rule: Rule | None = None
-        self.aliases: str | None = None
+        self.aliases: str | None | Callable[..., str | None] = None
+        self.type_only: tuple[int, ...] = ()
+        self.noun = self.name
         self.operator: str | None = None
         self.spelling = f"np.{self.name}"
         self.cheap = False
@@ -125,6 +132,10 @@ class Op:
     def differentiable(self) -> bool:
         """Whether the op has a derivative rule for some input."""
         return self.rule is not None or self.rules is not None
+
+    def aliasing(self, attrs: dict[str, Any]) -> str | None:
+        """How the output shares memory with the first input: "view", "maybe", None."""
+        return self.aliases(**attrs) if callable(self.aliases) else self.aliases
 
     def vjp(self, rule: Rule) -> Rule:
         """Decorator: one rule `(ct, out, *inputs, **attrs)` for all inputs.
@@ -166,7 +177,9 @@ def op(
     infer: Callable[..., Any],
     vjp: Sequence[Rule | None] | None = None,
     samples: Iterable[Sample] = (),
-    aliases: str | None = None,
+    aliases: str | None | Callable[..., str | None] = None,
+    type_only: tuple[int, ...] = (),
+    noun: str | None = None,
     operator: str | None = None,
     accepts: Iterable[Any] = (),
     methods: Iterable[str] = (),
@@ -181,6 +194,8 @@ def op(
         vjp: one rule per input, `None` for an input without derivative.
         samples: what the generic tests run; every op needs some.
         aliases: "view" or "maybe", see `Op.aliases`.
+        type_only: see `Op.type_only`.
+        noun: see `Op.noun`; the op's name by default.
         operator: Python operator that records this op.
         accepts: NumPy callables whose positional call is this op's.
         methods: ndarray methods whose positional call is this op's.
@@ -196,6 +211,8 @@ def op(
         made.rules = None if vjp is None else tuple(vjp)
         made.samples = tuple(samples)
         made.aliases = aliases
+        made.type_only = type_only
+        made.noun = noun or made.name
         made.operator = operator
         made.cheap = cheap
         made.linear = linear
