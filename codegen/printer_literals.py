@@ -1,0 +1,106 @@
+"""Text of literals, docstrings and comments, which nothing in them can break out of."""
+
+import ast
+import math
+import re
+
+
+def parseable(node: ast.expr) -> ast.expr:
+    """Returns `node`, or for a constant that no literal gives, an expression for it.
+
+    A literal is never negative, infinite, NaN or a sum: `Constant(-1.0)` prints as
+    `-1.0`, which is a negation and needs its parentheses under `**`.
+    """
+    if type(node) is not ast.Constant:
+        return node
+    value = node.value
+    if type(value) is float and math.isnan(value):
+        # Without its sign, which nothing shows: `-nan` would only puzzle.
+        return _call("float", ast.Constant("nan"))
+    if type(value) is float and math.copysign(1.0, value) < 0:
+        return ast.UnaryOp(ast.USub(), parseable(ast.Constant(-value)))
+    if type(value) is float and math.isinf(value):
+        return _call("float", ast.Constant("inf"))
+    if type(value) is int and value < 0:
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+    if type(value) is complex:
+        return _parseable_complex(node, value.real, value.imag)
+    if type(value) is tuple:
+        return ast.Tuple([ast.Constant(element) for element in value], ast.Load())
+    return node
+
+
+def _parseable_complex(node: ast.Constant, real: float, imag: float) -> ast.expr:
+    signs = math.copysign(1.0, real), math.copysign(1.0, imag)
+    if math.isfinite(real) and math.isfinite(imag):
+        if real == 0 and signs == (1.0, 1.0):
+            return node
+        if real == 0 and signs == (-1.0, -1.0):
+            return ast.UnaryOp(ast.USub(), ast.Constant(complex(0.0, -imag)))
+        if real and imag:
+            sign = ast.Add() if imag > 0 else ast.Sub()
+            imaginary = ast.Constant(complex(0.0, abs(imag)))
+            return ast.BinOp(ast.Constant(real), sign, imaginary)
+    # A sum would lose the sign of a zero, and `inf * 1j` has a NaN real part.
+    return _call("complex", ast.Constant(real), ast.Constant(imag))
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def escape(char: str) -> str:
+    """Returns the escape sequence of one character."""
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    code = ord(char)
+    if char in short:
+        return short[char]
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def quoted(text: str, quote: str) -> str:
+    """Returns the inside of a literal of `text` between `quote`s."""
+    return "".join(
+        "\\" + char
+        if char == "\\" or char == quote[0]
+        else char
+        if char.isprintable()
+        else escape(char)
+        for char in text
+    )
+
+
+def docstring_text(text: str, indent: int) -> str:
+    """Returns a triple-quoted literal of `text` that formatters leave alone.
+
+    They strip blanks from the ends of lines and move quotes away from the edges, which
+    would change the value: such characters are escaped.
+    """
+    body = text.rstrip("\n ")
+    # What is stripped, unless it only puts the closing quotes on a line of their own.
+    end, closing = text[len(body) :], ""
+    if "\n" in body and end == "\n" + " " * indent:
+        end, closing = "", end
+    start = ""
+    if body.startswith((" ", '"')):
+        start, body = escape(body[0]), body[1:]
+    if body.endswith('"') and not closing:
+        end, body = '"' + end, body[:-1]
+    end = end.replace("\n", "\\n").replace('"', escape('"'))
+    lines = "".join(map(_docstring_char, body)).replace('"""', '""\\"') + end
+    escaped = re.sub(" (?=\n|$)", lambda match: escape(match[0]), lines)
+    return f'"""{start}{escaped}{closing}"""'
+
+
+def _docstring_char(char: str) -> str:
+    if char == "\\":
+        return "\\\\"
+    return char if char.isprintable() or char == "\n" else escape(char)
+
+
+def one_line(text: str) -> str:
+    """Returns `text` for a comment: nothing in it can end the line or hide."""
+    line = " ".join(text.splitlines())
+    return "".join(c if c.isprintable() else escape(c) for c in line).rstrip()
