@@ -6,9 +6,14 @@ Importing this package defines every op.
 from tracegrad.ops import (  # noqa: F401
     cast,
     create,
+    elementary,
     elementwise,
     index,
     product,
     reduce,
+    scan,
+    scatter,
+    select,
     shape,
+    trigonometry,
 )
