@@ -7,7 +7,7 @@ import numpy as xp
 
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import op
-from tracegrad.ops.infer import like_first, normal_axis
+from tracegrad.ops.infer import normal_axis
 from tracegrad.ops.sample import Sample, arg
 
 
@@ -42,15 +42,30 @@ def size(x, *, axis=None):
     return x.shape[axis]
 
 
+def _infer_like(t: ArrayType, *, dtype=None):
+    return t.strong if dtype is None else t.with_dtype(dtype)
+
+
 @op(
-    infer=like_first,
+    infer=_infer_like,
     vjp=[None],
     type_only=(0,),
-    samples=[arg(2, 3).with_(), arg("n", dtype="float32").with_()],
+    samples=[arg(2, 3).with_(), arg("n").with_(dtype="float32"), arg().with_()],
 )
-def zeros_like(x):
-    """Zeros with the shape and dtype of `x`."""
-    return xp.zeros_like(x)
+def zeros_like(x, *, dtype=None):
+    """Zeros with the shape of `x`, and its dtype unless another is given."""
+    return xp.zeros_like(x, dtype=dtype)
+
+
+@op(
+    infer=lambda t: t.with_dtype(np.int64),
+    vjp=[None],
+    type_only=(0,),
+    samples=[arg(2, 3).with_(), arg("n").with_(), arg().with_()],
+)
+def positions(x):
+    """The position of each element of `x` in C order; of `x` only the type is read."""
+    return xp.arange(xp.size(x)).reshape(xp.shape(x))
 
 
 @op(

@@ -193,9 +193,7 @@ def infer_subscript(
             before.extend(t.shape[axis:end])
         elif isinstance(entry, Slice):
             before.append(
-                slice_length(
-                    entry.start, entry.stop, entry.step, t.shape[axis], decide
-                )
+                slice_length(entry.start, entry.stop, entry.step, t.shape[axis], decide)
             )
             end = axis + 1
         else:
@@ -278,6 +276,7 @@ def _known(a: Any) -> np.ndarray | None:
 
 _COLUMNS = data((2, 0, 2), dtype="int64")
 _MASK = data((True, False, True), dtype="bool")
+_ALL = data((True, True, True), dtype="bool")
 
 
 @op(
@@ -301,8 +300,7 @@ _MASK = data((True, False, True), dtype="bool")
         call(arg(3, 2, 4), _COLUMNS, _COLUMNS, index=(ARRAY, FULL, ARRAY)),
         call(arg(3, 2), data(1, dtype="int64"), index=(FULL, ARRAY)),
         call(arg(3, 2), _MASK, index=(ARRAY,), counts=(2,)),
-        call(arg(4, 3), _COLUMNS, _MASK.__class__((3,), dtype="bool", values=(1, 1, 1)),
-             index=(ARRAY, ARRAY), counts=(3,)),
+        call(arg(4, 3), _COLUMNS, _ALL, index=(ARRAY, ARRAY), counts=(3,)),
     ],
 )
 def getitem(x, *indices, index, counts=()):
@@ -313,9 +311,10 @@ def getitem(x, *indices, index, counts=()):
 @getitem.vjp
 def _(ct, y, x, *indices, index, counts):
     undo = None if indices else inverse_subscript(x, index)
-    if undo is not None and ndim_of(ct):
-        moved = getitem(ct, index=undo) if undo != index or index else ct
-        return (moved,)
+    if undo is not None:
+        # The engine gives a scalar the shape of `x`, which has one element then.
+        moves = ndim_of(ct) and any(e is not Ellipsis and e != FULL for e in undo)
+        return (getitem(ct, index=undo) if moves else ct,)
     once = names_once(x, indices)
     return (Scattered(ct, indices, index, once, counts), *[None] * len(indices))
 

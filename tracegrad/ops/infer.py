@@ -20,9 +20,10 @@ from tracegrad.ir.types import ArrayType, Shape, Size
 
 
 class _Decider(threading.local):
-    """Per thread: who answers questions about symbolic sizes."""
+    """Per thread: who answers questions about sizes that types leave open."""
 
     ask: Callable[[str, Size, Size], bool] | None = None
+    count: Callable[[Any], Size] | None = None
 
 
 decider = _Decider()
@@ -39,6 +40,24 @@ def decide(relation: str, left: Size, right: Size) -> bool:
     raise ShapeError(
         f"whether {left} {relation} {right} cannot be known from the types alone",
         fix="give the sizes the same name in tg.spec, or fixed numbers",
+    )
+
+
+def count_true(mask: Any) -> Size:
+    """The number of true elements of a mask, the size of `x[mask]`.
+
+    For a traced mask `decider.count` gives a number, or a new symbolic size.
+
+    Raises:
+        ShapeError: if the mask is traced and nobody is there to ask.
+    """
+    if decider.count is not None and not isinstance(mask, np.ndarray):
+        return decider.count(mask)
+    if not isinstance(getattr(mask, "type", None), ArrayType):
+        return int(np.count_nonzero(mask))
+    raise ShapeError(
+        "the number of true elements of a mask cannot be known from the types alone",
+        fix="use np.where(mask, x, 0.0), which keeps the shape",
     )
 
 
@@ -175,6 +194,20 @@ def normal_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if len(set(axes)) < len(axes):
         raise ShapeError(f"axis {tuple(given)} names an axis twice")
     return axes
+
+
+def canonical_axis(axis: Any, ndim: int) -> Any:
+    """The axes of a reduction: None for all, an int for one, else a sorted tuple.
+
+    Raises:
+        ShapeError: if one is out of range or repeated.
+    """
+    if axis is None or (ndim == 0 and axis in (0, -1)):
+        return None
+    axes = tuple(sorted(normal_axes(axis, ndim)))
+    if len(axes) == ndim:
+        return None
+    return axes[0] if len(axes) == 1 else axes
 
 
 def reduced_shape(shape: Shape, axis: Any, keepdims: bool) -> Shape:

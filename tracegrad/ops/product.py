@@ -7,6 +7,7 @@ import numpy as np
 from tracegrad.errors import ShapeError
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import op
+from tracegrad.ops.index import expand_dims
 from tracegrad.ops.infer import (
     broadcast_shapes,
     result_dtype,
@@ -15,7 +16,7 @@ from tracegrad.ops.infer import (
 )
 from tracegrad.ops.record import ndim_of
 from tracegrad.ops.sample import arg, call
-from tracegrad.ops.shape import expand_dims, transpose
+from tracegrad.ops.shape import transpose
 
 
 def _infer_matmul(a: ArrayType, b: ArrayType) -> ArrayType:

@@ -160,15 +160,19 @@ class Scattered:
         indices: the index arrays.
         index: the static subscript.
         unique: True if no element is named twice, so that `+=` adds up.
+        counts: number of true elements of each mask.
     """
 
-    __slots__ = ("ct", "index", "indices", "unique")
+    __slots__ = ("counts", "ct", "index", "indices", "unique")
 
-    def __init__(self, ct: Any, indices: tuple, index: tuple, unique: bool) -> None:
+    def __init__(
+        self, ct: Any, indices: tuple, index: tuple, unique: bool, counts: tuple = ()
+    ) -> None:
         self.ct = ct
         self.indices = indices
         self.index = index
         self.unique = unique
+        self.counts = counts
 
 
 # ---------------------------------------------------------------- what rules may ask
