@@ -69,7 +69,7 @@ def _split(x: Any) -> Branch | None:
         parts = tuple(getattr(x, n) for n in names)
         make_data = lambda p: cls(**dict(zip(names, p, strict=True)))  # noqa: E731
         return Branch("dataclass", cls, names, parts, make_data)
-    if optree.register_pytree_node.get(cls) is not None:
+    if x is not None and optree.register_pytree_node.get(cls) is not None:
         parts, data, keys, unflatten = optree.tree_flatten_one_level(
             x, none_is_leaf=True
         )
