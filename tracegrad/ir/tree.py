@@ -58,7 +58,7 @@ def _split(x: Any) -> Branch | None:
     cls = type(x)
     if cls in (dict, collections.OrderedDict):
         keys = tuple(x)
-        make = lambda parts: cls(zip(keys, parts, strict=True))  # noqa: E731
+        make = lambda parts: cls(zip(keys, parts, strict=True))
         return Branch("dict", cls, keys, tuple(x.values()), make)
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return Branch("namedtuple", cls, x._fields, tuple(x), lambda p: cls(*p))
@@ -67,13 +67,13 @@ def _split(x: Any) -> Branch | None:
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         names = tuple(f.name for f in dataclasses.fields(x) if f.init)
         parts = tuple(getattr(x, n) for n in names)
-        make_data = lambda p: cls(**dict(zip(names, p, strict=True)))  # noqa: E731
+        make_data = lambda p: cls(**dict(zip(names, p, strict=True)))
         return Branch("dataclass", cls, names, parts, make_data)
     if x is not None and optree.register_pytree_node.get(cls) is not None:
         parts, data, keys, unflatten = optree.tree_flatten_one_level(
             x, none_is_leaf=True
         )
-        make_custom = lambda p: unflatten(data, p)  # noqa: E731
+        make_custom = lambda p: unflatten(data, p)
         return Branch("custom", cls, tuple(keys), tuple(parts), make_custom)
     return None
 

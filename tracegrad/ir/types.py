@@ -41,7 +41,7 @@ class ArrayType:
 
     @property
     def kind(self) -> str:
-        """NumPy's kind letter: one of `b i u f c`, or another that has no derivative."""
+        """NumPy's kind letter: `b i u f c`, or one that has no derivative."""
         return self.dtype.kind
 
     @property

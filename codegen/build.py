@@ -1,0 +1,337 @@
+"""From routines to a module: parameters, comments, results, docstrings."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracegrad.codegen.backends import Backend
+from tracegrad.codegen.lower import Constants, Line, Lowering
+from tracegrad.codegen.names import Namer, identifier
+from tracegrad.codegen.plan import is_view
+from tracegrad.codegen.printer import Comment, docstring, fits, with_comment
+from tracegrad.codegen.template import Context, literal, name
+from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Node, Value
+from tracegrad.ir.routine import Parameter, Routine
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, paths
+
+# A leaf read at most this often is read out of the user's container in place.
+_INLINE_READS = 2
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+
+
+class FunctionBuilder:
+    """Writes one routine as a function definition.
+
+    Args:
+        routine: what to write.
+        context: shared by the functions of the module.
+        constants: the module's captured arrays.
+        taken: module-level names.
+        documented: whether the function has a docstring.
+    """
+
+    def __init__(
+        self,
+        routine: Routine,
+        context: Context,
+        constants: Constants,
+        taken: Sequence[str],
+        documented: bool,
+    ) -> None:
+        self.routine = routine
+        self.context = context
+        self.documented = documented
+        self.namer = Namer(taken)
+        context.begin(self.namer.claim)
+        graph = routine.graph
+        plain = routine.pullback is None and all(
+            n.phase == FORWARD for n in graph.nodes
+        )
+        for parameter in routine.parameters:
+            self.namer.reserve(parameter.name)
+        self.lowering = Lowering(
+            graph, context, self.namer, constants, plain, routine.pullback is not None
+        )
+        self.branches: list[tuple[Branch, ast.expr]] = []
+        self.head: list[ast.stmt] = []
+        self.lines: dict[int, Line] = {}
+
+    def build(self) -> ast.FunctionDef:
+        """The definition."""
+        for parameter in self.routine.parameters:
+            self._bind(parameter)
+        forward = [n for n in self.routine.graph.nodes if n.phase == FORWARD]
+        backward = [n for n in self.routine.graph.nodes if n.phase == BACKWARD]
+        lower = self.lowering
+        if self.routine.pullback is None:
+            body = self._commented(lower.run(), bool(backward))
+            body.append(ast.Return(self._returned(self.routine.result)))
+        else:
+            body = self._commented(lower.run(forward), True)
+            body.append(self._pullback(backward))
+            out = self._returned(self.routine.result)
+            pair = ast.Tuple([out, name("pullback")], ast.Load())
+            body.append(ast.Return(pair))
+        body = self._documentation() + self.head + self._sizes() + body
+        made = ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
+        return made
+
+    # ------------------------------------------------------------------ parameters
+    def _arguments(self) -> ast.arguments:
+        kinds = inspect.Parameter
+        groups: dict[Any, list[Parameter]] = {}
+        for parameter in self.routine.parameters:
+            groups.setdefault(parameter.kind, []).append(parameter)
+        positional = groups.get(kinds.POSITIONAL_ONLY, [])
+        plain = groups.get(kinds.POSITIONAL_OR_KEYWORD, [])
+        keyword = groups.get(kinds.KEYWORD_ONLY, [])
+        defaults = [_default(p, self.context) for p in positional + plain]
+        while None in defaults:  # a default that cannot be written makes those
+            defaults = defaults[defaults.index(None) + 1 :]  # before it required too
+        return ast.arguments(
+            [_argument(p) for p in positional],
+            [_argument(p) for p in plain],
+            None,
+            [_argument(p) for p in keyword],
+            [_default(p, self.context) for p in keyword],
+            None,
+            defaults,
+        )
+
+    def _bind(self, parameter: Parameter) -> None:
+        """Say how each leaf of a parameter is read."""
+        lower = self.lowering
+        if isinstance(parameter.tree, Leaf):
+            v = parameter.tree.value
+            lower.variables[v] = parameter.name
+            return
+        self._note_branches(parameter.tree, name(parameter.name))
+        for path, leaf in paths(parameter.tree):
+            v = leaf.value
+            stem = _stem(parameter.name, path)
+            lower.stems[v] = stem
+            where = _access(name(parameter.name), path, self.context)
+            reads = len(lower.plan.readers.get(v, ()))
+            if len(path) == 1 and reads <= _INLINE_READS:
+                lower.access[v] = where
+            elif reads or v in self.routine.graph.results or self._typed(v):
+                variable = self.namer.claim(stem)
+                lower.variables[v] = variable
+                target = ast.Name(variable, ast.Store())
+                self.head.append(ast.Assign([target], where, lineno=0))
+
+    def _typed(self, v: Value) -> bool:
+        return any(v in node.inputs for node in self.routine.graph.nodes)
+
+    def _note_branches(self, tree: Tree, where: ast.expr) -> None:
+        if isinstance(tree, Branch):
+            self.branches.append((tree, where))
+            for key, child in zip(tree.keys, tree.children, strict=True):
+                step = ((tree.kind, key),)
+                self._note_branches(child, _access(where, step, self.context))
+
+    def _sizes(self) -> list[ast.stmt]:
+        """`n = x.shape[0]` for each symbolic size that the body reads."""
+        made: list[ast.stmt] = []
+        for symbol, variable in self.context.sizes.items():
+            v, axis = self.routine.graph.sizes[symbol]
+            shape = ast.Attribute(self.lowering.expression(v), "shape", ast.Load())
+            read = ast.Subscript(shape, ast.Constant(axis), ast.Load())
+            made.append(ast.Assign([ast.Name(variable, ast.Store())], read, lineno=0))
+        return made
+
+    # ------------------------------------------------------------------ the body
+    def _pullback(self, backward: Sequence[Node]) -> ast.FunctionDef:
+        pullback = self.routine.pullback
+        assert pullback is not None
+        lower = self.lowering
+        lower.indent += 4
+        tree = pullback.cotangent
+        argument = "d_out"
+        if isinstance(tree, Leaf):
+            argument = self.namer.claim(tree.value.hint or "d_out")
+            lower.variables[tree.value] = argument
+            head: list[ast.stmt] = []
+        else:
+            argument = self.namer.claim("d_out")
+            before, self.head = self.head, []
+            self._bind(Parameter(argument, None, tree))
+            head, self.head = self.head, before
+        body = head + self._commented(lower.run(backward), False)
+        body.append(ast.Return(self._returned(pullback.result)))
+        arguments = ast.arguments([], [ast.arg(argument)], None, [], [], None, [])
+        lower.indent -= 4
+        return ast.FunctionDef("pullback", arguments, body, [], lineno=0)
+
+    def _commented(self, lines: Sequence[Line], phases: bool) -> list[ast.stmt]:
+        """The statements, with the phases and the user's lines in comments."""
+        body: list[ast.stmt] = []
+        phase = None
+        for line, after in zip(lines, [*lines[1:], None], strict=True):
+            if phases and line.phase != phase:
+                phase = line.phase
+                body.append(Comment(phase))
+            where = _where(line)
+            last = after is None or _where(after) != where or after.phase != line.phase
+            if where and last:
+                of = "of " if line.phase == BACKWARD else ""
+                with_comment(line.statement, f"{of}{where}")
+            body.append(line.statement)
+            self.lines[id(line.statement)] = line
+        return body
+
+    # ------------------------------------------------------------------ results
+    def _returned(self, tree: Tree) -> ast.expr:
+        self._shared: set[Value] = set()
+        return self._structure(tree)
+
+    def _structure(self, tree: Tree) -> ast.expr:
+        if isinstance(tree, Leaf):
+            return self._result(tree.value)
+        if isinstance(tree, Static):
+            return literal(tree.value, self.context)
+        children = [self._structure(c) for c in tree.children]
+        if tree.type is tuple:
+            return ast.Tuple(children, ast.Load())
+        if tree.type is list:
+            return ast.List(children, ast.Load())
+        if tree.type is dict:
+            keys = [literal(k, self.context) for k in tree.keys]
+            return ast.Dict(keys, children)
+        return self._rebuilt(tree, children)
+
+    def _rebuilt(self, tree: Branch, children: list[ast.expr]) -> ast.expr:
+        """A container of the user's own class, made by the class of an argument."""
+        function: ast.expr | None = None
+        for branch, where in self.branches:
+            if branch.type is tree.type:
+                function = ast.Call(name("type"), [where], [])
+                break
+        if function is None:
+            function = name(self.context.import_class(tree.type))
+        if tree.kind == "dict":
+            keys = [literal(k, self.context) for k in tree.keys]
+            return ast.Call(function, [ast.Dict(keys, children)], [])
+        keywords = [
+            ast.keyword(str(k), c) for k, c in zip(tree.keys, children, strict=True)
+        ]
+        return ast.Call(function, [], keywords)
+
+    def _result(self, v: Value) -> ast.expr:
+        """A returned array, which shares its memory with nothing else."""
+        made = self.lowering.expression(v)
+        if isinstance(v, Const):
+            if not isinstance(v.value, np.ndarray):
+                return made
+        elif v.type.weak or (not v.type.shape and v in self.lowering.plan.producer):
+            return made  # a scalar is immutable
+        memory = self._memory(v)
+        own = memory in self.lowering.plan.producer and memory not in self._shared
+        self._shared.add(memory)
+        if own and (memory is v or v.type.shape == memory.type.shape):
+            return made
+        if own and not self._repeats(v):
+            return made
+        return ast.Call(ast.Attribute(made, "copy", ast.Load()), [], [])
+
+    def _memory(self, v: Value) -> Value:
+        plan, nodes = self.lowering.plan, self.routine.graph.nodes
+        while v in plan.producer and is_view(nodes[plan.producer[v]]):
+            v = nodes[plan.producer[v]].inputs[0]
+        return v
+
+    def _repeats(self, v: Value) -> bool:
+        """Whether a view may show one element many times (and so is read-only)."""
+        size = 1
+        for s in v.type.shape:
+            size = size * s
+        base = 1
+        for s in self._memory(v).type.shape:
+            base = base * s
+        return size != base
+
+    # ------------------------------------------------------------------ documentation
+    def _documentation(self) -> list[ast.stmt]:
+        if not self.documented:
+            return []
+        plain = self.routine.name == self.routine.of
+        text = (self.routine.doc if plain else None) or self.routine.purpose
+        return [docstring(inspect.cleandoc(text), 1)]
+
+
+def _where(line: Line) -> str:
+    return line.at[0].where if line.at else ""
+
+
+def _argument(parameter: Parameter) -> ast.arg:
+    annotation = None
+    if parameter.annotation:
+        annotation = ast.parse(parameter.annotation, mode="eval").body
+    return ast.arg(parameter.name, annotation)
+
+
+def _default(parameter: Parameter, context: Context) -> ast.expr | None:
+    """The default as a literal, or None where there is none or it is no literal."""
+    if type(parameter.default) in _SIMPLE:
+        return literal(parameter.default, context)
+    return None
+
+
+def _stem(parameter: str, path: tuple) -> str:
+    """A name for a leaf: its key, or the parameter with its positions."""
+    last = path[-1][1]
+    if isinstance(last, str) and last.isidentifier():
+        return last
+    return identifier("_".join([parameter, *[str(k) for _, k in path]]))
+
+
+def _access(where: ast.expr, path: tuple, context: Context) -> ast.expr:
+    """`params["w1"][0].scale` for a path."""
+    for kind, key in path:
+        if kind in ("namedtuple", "dataclass"):
+            where = ast.Attribute(where, key, ast.Load())
+        else:
+            where = ast.Subscript(where, literal(key, context), ast.Load())
+    return where
+
+
+def walk_values(tree: Tree) -> Iterator[Value]:
+    """The values of the leaves of a tree."""
+    for leaf in leaves(tree):
+        yield leaf.value
+
+
+def import_statements(context: Context, extra: Sequence[str]) -> list[ast.stmt]:
+    """The imports of a module, sorted as `ruff` sorts them."""
+    made: list[ast.stmt] = []
+    for module in sorted(extra):
+        made.append(ast.Import([ast.alias(module)]))
+    module, alias = context.backend.imports
+    made.append(ast.Import([ast.alias(module, alias)]))
+    for alias, library in sorted(context.libraries.items()):
+        source = library.module
+        if context.backend.name == "jax" and library.jax:
+            source = library.jax
+        parent, _, child = source.rpartition(".")
+        made.append(
+            ast.ImportFrom(
+                parent, [ast.alias(child, alias if alias != child else None)], 0
+            )
+        )
+    return made
+
+
+def needs(context: Context, backend: Backend) -> str:
+    """What the emitted file needs, as its docstring says it."""
+    packages = {lib.module.partition(".")[0] for lib in context.libraries.values()}
+    if backend.name == "numpy" and "scipy" in packages:
+        return "Needs NumPy and SciPy only."
+    return f"Needs {backend.needs} only."
+
+
+__all__ = ["FunctionBuilder", "fits", "import_statements", "needs", "walk_values"]

@@ -1,0 +1,343 @@
+"""From a graph to statements: expressions, names, and the width of lines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracegrad.codegen.names import Namer
+from tracegrad.codegen.plan import Plan, is_accumulation, is_view, make_plan
+from tracegrad.codegen.printer import expression_width, fits
+from tracegrad.codegen.template import (
+    Context,
+    Template,
+    in_place_statements,
+    literal,
+    name,
+)
+from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
+from tracegrad.ir.location import Chain
+from tracegrad.ops.define import OPERATORS
+
+WIDTH = 88
+
+
+@dataclass(slots=True)
+class Line:
+    """One emitted statement.
+
+    Attributes:
+        statement: the syntax tree.
+        at: the user's frames that it comes from.
+        phase: "forward" or "backward".
+        node: the node whose value it makes.
+    """
+
+    statement: ast.stmt
+    at: Chain
+    phase: str
+    node: Node
+
+
+class Lowering:
+    """Writes the nodes of one graph as statements.
+
+    Args:
+        graph: after all passes.
+        context: shared by the functions of a module.
+        namer: names of this function.
+        constants: the module's names of captured arrays.
+        indent: columns before the statements.
+        inline_result: whether a lone result may stand in the `return` itself.
+        split: whether the backward part becomes a function of its own.
+
+    Attributes:
+        variables: value -> the variable that holds it.
+        access: array parameter -> how it is read out of the user's argument.
+        stems: array parameter -> the name that its cotangent is made from.
+        lines: the statements so far.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        context: Context,
+        namer: Namer,
+        constants: Constants,
+        inline_result: bool = False,
+        split: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.context = context
+        self.namer = namer
+        self.constants = constants
+        self.templates: dict[Any, Template] = {}
+        self.plan: Plan = make_plan(graph, self._uses, inline_result, split)
+        self.variables: dict[Value, str] = {}
+        self.access: dict[Value, ast.expr] = {}
+        self.stems: dict[Value, str] = {}
+        self.lines: list[Line] = []
+        self.indent = 4
+
+    # ------------------------------------------------------------------ templates
+    def template(self, node: Node) -> Template:
+        """The template of a node, shared by nodes with the same attributes."""
+        key = (node.op.name, len(node.inputs), tuple(node.attrs.items()))
+        found = self.templates.get(key)
+        if found is None:
+            found = Template(node.op, node.attrs, self.context, len(node.inputs))
+            self.templates[key] = found
+        return found
+
+    def _uses(self, node: Node) -> Sequence[int]:
+        if node.op.inplace is not None and self.context.backend.mutable:
+            return [1] * len(node.inputs)
+        return self.template(node).uses
+
+    # ------------------------------------------------------------------ expressions
+    def expression(self, v: Value) -> ast.expr:
+        """How a value is read at this point."""
+        known = self.variables.get(v)
+        if known is not None:
+            return name(known)
+        if v in self.access:
+            return self.access[v]
+        if isinstance(v, Const):
+            return self._constant(v)
+        return self.compute(self.graph.nodes[self.plan.producer[v]])
+
+    def compute(self, node: Node) -> ast.expr:
+        """The expression of a node over the expressions of its inputs."""
+        only = node.op.type_only
+        args = [
+            self._typed(v) if k in only else self._operand(v, node)
+            for k, v in enumerate(node.inputs)
+        ]
+        template = self.template(node)
+        if node.op.emitter is not None:
+            return _aliased(node.op.emitter(args, node.attrs), self.context)
+        if template.expression is not None:
+            return template.fill(args)
+        return self.context.call_helper(node.op, args, node.attrs)
+
+    def _typed(self, v: Value) -> ast.expr:
+        """A variable with the shape and dtype of `v`, which itself may never be made."""
+        known = self.variables.get(v)
+        if known is not None:
+            return name(known)
+        if v in self.plan.producer:
+            like = same_type_input(self.graph.nodes[self.plan.producer[v]])
+            if like is not None:
+                return self._typed(like)
+        return self.expression(v)
+
+    def _operand(self, v: Value, node: Node) -> ast.expr:
+        if isinstance(v, Const) and isinstance(v.value, np.generic):
+            return self._numpy_scalar(v, node)
+        return self.expression(v)
+
+    def _numpy_scalar(self, v: Const, node: Node) -> ast.expr:
+        """A NumPy scalar, as a plain number wherever that gives the same dtype."""
+        plain = Const(v.value.item())
+        if plain.type.weak:
+            types = [(plain if u is v else u).type for u in node.inputs]
+            if node.op.infer(*types, **node.attrs) == node.outputs[0].type:
+                return literal(plain.value, self.context)
+        return literal(v.value, self.context)
+
+    def _constant(self, v: Const) -> ast.expr:
+        if isinstance(v.value, np.ndarray):
+            return name(self.constants.name_of(v))
+        return literal(v.value, self.context)
+
+    # ------------------------------------------------------------------ statements
+    def run(self, nodes: Sequence[Node] | None = None) -> list[Line]:
+        """The statements of `nodes` (all of them by default), in order."""
+        first = len(self.lines)
+        for node in self.graph.nodes if nodes is None else nodes:
+            if any(v in self.plan.roots for v in node.outputs):
+                self._statement(node)
+        return self.lines[first:]
+
+    def _statement(self, node: Node) -> None:
+        i = self.plan.producer[node.outputs[0]]
+        if i in self.plan.in_place:
+            self._update(node, i)
+        else:
+            self._assign(node)
+
+    def _assign(self, node: Node) -> None:
+        targets = [self._variable(v) for v in node.outputs]
+        while True:
+            value = self.compute(node)
+            target = _target(targets)
+            statement = ast.Assign([target], value, lineno=0)
+            if not self._too_wide(statement) or not self._shorten(node):
+                break
+        self._emit(statement, node)
+        self.variables.update(zip(node.outputs, targets, strict=True))
+
+    def _update(self, node: Node, i: int) -> None:
+        base = node.inputs[0]
+        if i in self.plan.copied:
+            copy = ast.Attribute(self.expression(base), "copy", ast.Load())
+            variable = self._variable(node.out)
+            if self.context.backend.mutable:
+                self._emit(_assign(variable, ast.Call(copy, [], [])), node)
+        else:
+            variable = self.variables[base]
+        self.variables[node.out] = variable
+        if node.op.inplace is None:
+            self._accumulate(node, variable)
+            return
+        if not self.context.backend.mutable:
+            self._emit(_assign(variable, self.compute(node)), node)
+            return
+        while True:
+            args = [self.expression(v) for v in node.inputs[1:]]
+            made = in_place_statements(
+                node.op, node.attrs, [name(variable), *args], self.context
+            )
+            if not any(map(self._too_wide, made)) or not self._shorten(node):
+                break
+        for statement in made:
+            self._emit(statement, node)
+
+    def _accumulate(self, node: Node, variable: str) -> None:
+        adds = node.op is OPERATORS["__add__"]
+        operator = ast.Add() if adds else ast.Sub()
+        while True:
+            target = ast.Name(variable, ast.Store())
+            value = self._operand(node.inputs[1], node)
+            statement = ast.AugAssign(target, operator, value)
+            if not self._too_wide(statement) or not self._shorten(node):
+                break
+        self._emit(statement, node)
+
+    def _emit(self, statement: ast.stmt, node: Node) -> None:
+        self.lines.append(Line(statement, node.at, node.phase, node))
+
+    # ------------------------------------------------------------------ width
+    def _too_wide(self, statement: ast.stmt) -> bool:
+        return not fits(statement, self.indent, WIDTH)
+
+    def _shorten(self, node: Node) -> bool:
+        """Make a statement of one part of a line that is too wide.
+
+        Returns:
+            False if the line has no part that could have a name of its own.
+        """
+        parts = list(self._parts(node))
+        if not parts:
+            return False
+        widths = {v: expression_width(self.expression(v)) for v in parts}
+        # Not the whole line but one operator, and not a short bit either.
+        room = WIDTH - self.indent - 12
+        fitting = [v for v in parts if widths[v] <= room] or parts
+        chosen = max(fitting, key=lambda v: widths[v])
+        if widths[chosen] < 12:
+            return False
+        self.plan.roots.add(chosen)
+        self._statement(self.graph.nodes[self.plan.producer[chosen]])
+        return True
+
+    def _parts(self, node: Node):
+        """The values written inside the expression of a node, outermost first."""
+        pending = list(node.inputs)
+        while pending:
+            v = pending.pop(0)
+            if v in self.variables or v not in self.plan.producer:
+                continue
+            inner = self.graph.nodes[self.plan.producer[v]]
+            if not is_view(inner) and not inner.op.type_only and inner.inputs:
+                yield v
+            pending.extend(inner.inputs)
+
+    # ------------------------------------------------------------------ names
+    def _variable(self, v: Value) -> str:
+        return self.namer.claim(self._preferred(v))
+
+    def _preferred(self, v: Value) -> str:
+        if v.hint:
+            return v.hint
+        if v.wrt is not None:
+            known = self.stems.get(v.wrt) or self.variables.get(v.wrt)
+            if known is not None:
+                return f"d_{known}"
+            inside = self._holder(v.wrt)
+            if inside is not None:
+                return f"d_{inside}_pre"
+        node = self.graph.nodes[self.plan.producer[v]]
+        noun = node.op.noun
+        for u in node.inputs:
+            known = self.stems.get(u) or self.variables.get(u)
+            if known is not None and len(node.inputs) == 1 and len(known) <= 16:
+                return f"{noun}_{known}"
+        return f"d_{noun}" if node.phase == BACKWARD else noun
+
+    def _holder(self, v: Value) -> str | None:
+        """The variable in whose expression a value without one was written."""
+        for _ in range(20):
+            readers = self.plan.readers.get(v, ())
+            readers = [r for r in readers if self.graph.nodes[r].phase != BACKWARD]
+            if len(readers) != 1:
+                return None
+            v = self.graph.nodes[readers[0]].outputs[0]
+            if v in self.variables:
+                return self.variables[v]
+        return None
+
+
+def same_type_input(node: Node) -> Value | None:
+    """An input that has the type of the output by the nature of the op, not by chance."""
+    if getattr(node.op.infer, "ufunc", None) is None:
+        return None
+    for v in node.inputs:
+        if not isinstance(v, Const) and v.type == node.outputs[0].type:
+            return v
+    return None
+
+
+class Constants:
+    """Names of the captured arrays of a module.
+
+    Attributes:
+        named: name -> constant, in order of first use.
+    """
+
+    def __init__(self, namer: Namer) -> None:
+        self.named: dict[str, Const] = {}
+        self._namer = namer
+        self._names: dict[int, str] = {}
+
+    def name_of(self, v: Const) -> str:
+        """The module-level name of a captured array."""
+        key = id(v.value)
+        if key not in self._names:
+            self._names[key] = self._namer.claim(v.hint or "constant")
+            self.named[self._names[key]] = v
+        return self._names[key]
+
+
+def _assign(variable: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(variable, ast.Store())], value, lineno=0)
+
+
+def _target(names: list[str]) -> ast.expr:
+    targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in names]
+    return targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
+
+
+def _aliased(tree: ast.expr, context: Context) -> ast.expr:
+    """`xp` in an emitter's expression becomes the name of the library."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "xp":
+            node.id = context.backend.alias
+    return tree
+
+
+__all__ = ["Constants", "Line", "Lowering", "is_accumulation", "same_type_input"]

@@ -1,0 +1,49 @@
+"""Variable names of the emitted source: the user's own wherever there is one."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+
+_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"pullback"}
+
+
+def identifier(text: str, fallback: str = "value") -> str:
+    """`text` as an ASCII-safe Python identifier."""
+    cleaned = re.sub(r"\W+", "_", text).strip("_")
+    if not cleaned or cleaned[0].isdigit():
+        cleaned = f"{fallback}_{cleaned}" if cleaned else fallback
+    return f"{cleaned}_" if keyword.iskeyword(cleaned) else cleaned
+
+
+class Namer:
+    """Gives out names, none twice.
+
+    Args:
+        taken: names that the module uses already (imports, helpers, constants).
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def reserve(self, name: str) -> str:
+        """Take exactly this name (a parameter of the user's function)."""
+        self._taken.add(name)
+        return name
+
+    def claim(self, preferred: str) -> str:
+        """The preferred name, or that name with the first free number behind it."""
+        base = identifier(preferred)
+        if base in _RESERVED:
+            base = f"{base}_"
+        if base not in self._taken:
+            self._taken.add(base)
+            return base
+        number = self._next.get(base, 2)
+        while f"{base}_{number}" in self._taken:
+            number += 1
+        self._next[base] = number + 1
+        return self.reserve(f"{base}_{number}")

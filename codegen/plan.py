@@ -1,0 +1,223 @@
+"""Decisions before a line is written: what is a statement, what is updated in place.
+
+A value becomes a statement of its own if it is the right-hand side of an assignment of
+the user's, a result, read more than once (and not a view, which is repeated instead),
+the cotangent of a value that the user named, or part of an update in place.  All else
+is written inside the expression that reads it.
+
+An update in place is the functional update of the graph (`setitem`, `scatter_add`, the
+sum of two contributions to one cotangent) written into the memory of its first input.
+That is right only if nothing reads that memory afterwards, and nothing else owns it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tracegrad.ir.graph import BACKWARD, FORWARD, Graph, Node, Value
+from tracegrad.ops.define import OPERATORS
+
+# An expression nested deeper than this gets a name for its inner part.
+MAX_DEPTH = 12
+
+
+@dataclass(slots=True)
+class Plan:
+    """What `make_plan` decided.
+
+    Attributes:
+        producer: value -> index of the node that makes it.
+        readers: value -> indices of the nodes that read its data, in order.
+        roots: values that become statements.
+        in_place: indices of nodes that update their first input.
+        copied: those of them that need a copy of their first input.
+    """
+
+    producer: dict[Value, int] = field(default_factory=dict)
+    readers: dict[Value, list[int]] = field(default_factory=dict)
+    roots: set[Value] = field(default_factory=set)
+    in_place: set[int] = field(default_factory=set)
+    copied: set[int] = field(default_factory=set)
+
+
+def make_plan(
+    graph: Graph,
+    uses: Callable[[Node], Sequence[int]],
+    inline_result: bool,
+    split: bool,
+) -> Plan:
+    """Decide statements and updates in place for a graph.
+
+    Args:
+        graph: after all passes.
+        uses: how often the expression of a node writes each of its inputs.
+        inline_result: whether a lone result may stand in the `return` itself.
+        split: whether the backward part becomes a function that may run many times,
+            so that it must not change what the forward part made.
+    """
+    plan = Plan()
+    for i, node in enumerate(graph.nodes):
+        for v in node.outputs:
+            plan.producer[v] = i
+        for k, v in enumerate(node.inputs):
+            if k not in node.op.type_only:
+                plan.readers.setdefault(v, []).append(i)
+    _choose_roots(graph, plan, inline_result)
+    for node in graph.nodes:
+        for count, v in zip(uses(node), node.inputs, strict=True):
+            if count > 1 and v in plan.producer and not _repeats(v, graph, plan):
+                plan.roots.add(v)
+    _find_updates(graph, plan, split)
+    _keep_order(graph, plan)
+    return plan
+
+
+def is_view(node: Node) -> bool:
+    """Whether the output shares, or may share, memory with the first input."""
+    return bool(node.inputs) and node.op.aliasing(node.attrs) is not None
+
+
+# ------------------------------------------------------------------ what is a statement
+def _choose_roots(graph: Graph, plan: Plan, inline_result: bool) -> None:
+    results = set(graph.results)
+    lone = inline_result and len(graph.results) == 1
+    depth: dict[Value, int] = {}
+    for node in graph.nodes:
+        deepest = max([depth.get(v, 0) for v in node.inputs], default=0)
+        for v in node.outputs:
+            depth[v] = deepest + 1
+            reads = len(plan.readers.get(v, ()))
+            if (
+                len(node.outputs) > 1
+                or (v.user and v.hint and node.phase == FORWARD)
+                or (v in results and not (lone and reads == 0))
+                or (reads > 1 and not _repeatable(node, plan))
+                or depth[v] > MAX_DEPTH
+                or _is_named_cotangent(v, node, plan)
+            ):
+                plan.roots.add(v)
+                depth[v] = 0
+
+
+def _repeatable(node: Node, plan: Plan) -> bool:
+    """Whether its expression may be written at each place that reads it."""
+    if not node.inputs or node.op.type_only:
+        return node.op.cheap
+    if node.op.aliasing(node.attrs) != "view":
+        return False
+    base = node.inputs[0]
+    return base in plan.roots or base not in plan.producer
+
+
+def _repeats(v: Value, graph: Graph, plan: Plan) -> bool:
+    return v in plan.roots or _repeatable(graph.nodes[plan.producer[v]], plan)
+
+
+def _is_named_cotangent(v: Value, node: Node, plan: Plan) -> bool:
+    wrt = v.wrt
+    if wrt is None or node.phase != BACKWARD or is_view(node):
+        return False
+    return wrt.user and wrt in plan.roots and v in plan.readers
+
+
+# ------------------------------------------------------------------ updates in place
+def is_accumulation(node: Node) -> bool:
+    """Whether the node adds one more contribution to a cotangent."""
+    if node.phase != BACKWARD or len(node.inputs) != 2:
+        return False
+    if node.op not in (OPERATORS["__add__"], OPERATORS["__sub__"]):
+        return False
+    left, out = node.inputs[0], node.outputs[0]
+    return (
+        out.wrt is not None
+        and left.wrt is out.wrt
+        and left.type.shape == out.type.shape
+        and left.type.dtype == out.type.dtype
+    )
+
+
+def _last_reads(graph: Graph) -> dict[Value, int]:
+    """Position of the last read of each value or of a view of it."""
+    last = dict.fromkeys(graph.results, len(graph.nodes))
+    for i in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[i]
+        for k, v in enumerate(node.inputs):
+            if k not in node.op.type_only:
+                last[v] = max(last.get(v, i), i)
+        if is_view(node):
+            base = node.inputs[0]
+            last[base] = max(last[base], *[last.get(v, i) for v in node.outputs])
+    return last
+
+
+def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
+    last = _last_reads(graph)
+    positions = sorted({plan.producer[v] for v in plan.roots})
+
+    def make_root(v: Value) -> None:
+        if v not in plan.roots:
+            plan.roots.add(v)
+            insort(positions, plan.producer[v])
+
+    for i, node in enumerate(graph.nodes):
+        if not node.inputs:
+            continue
+        base = node.inputs[0]
+        made = plan.producer.get(base)
+        owned = made is not None and not is_view(graph.nodes[made])
+        if owned and split and graph.nodes[made].phase != node.phase:
+            owned = False
+        replaceable = owned and last[base] <= i
+        if node.op.inplace is not None:
+            make_root(node.out)
+            plan.in_place.add(i)
+            if not replaceable or base.type.ndim == 0:
+                plan.copied.add(i)
+            else:
+                make_root(base)
+        elif replaceable and is_accumulation(node):
+            apart = bisect_left(positions, i) - bisect_left(positions, made + 1)
+            if base in plan.roots or apart:
+                make_root(base)
+                make_root(node.out)
+                plan.in_place.add(i)
+
+
+def _keep_order(graph: Graph, plan: Plan) -> None:
+    """Make a statement of what would else be read after an update of its input."""
+    changed_at = {
+        graph.nodes[i].inputs[0]: i for i in plan.in_place if i not in plan.copied
+    }
+    if not changed_at:
+        return
+    end = len(graph.nodes)
+    lands: dict[Value, int] = {}
+    for i in range(end - 1, -1, -1):
+        node = graph.nodes[i]
+        for v in node.outputs:
+            if v in plan.roots:
+                lands[v] = i
+                continue
+            readers = plan.readers.get(v, ())
+            lands[v] = max(
+                [lands[w] for r in readers for w in graph.nodes[r].outputs],
+                default=end,
+            )
+            if is_view(node):
+                continue
+            limit = min(
+                [changed_at.get(_base(u, graph, plan), end) for u in node.inputs],
+                default=end,
+            )
+            if limit < lands[v]:
+                plan.roots.add(v)
+                lands[v] = i
+
+
+def _base(v: Value, graph: Graph, plan: Plan) -> Value:
+    """The value whose memory a chain of views shows."""
+    while v in plan.producer and is_view(graph.nodes[plan.producer[v]]):
+        v = graph.nodes[plan.producer[v]].inputs[0]
+    return v

@@ -1,0 +1,300 @@
+"""Emitted source: its text, loading it, saving it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import os
+import types
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tracegrad.codegen.backends import Backend, backend_named
+from tracegrad.codegen.build import FunctionBuilder, import_statements, needs
+from tracegrad.codegen.lower import Constants, Line
+from tracegrad.codegen.names import Namer
+from tracegrad.codegen.printer import docstring, to_source
+from tracegrad.codegen.template import Context, name
+from tracegrad.errors import ArgumentError
+from tracegrad.ir.graph import Const
+from tracegrad.ir.location import Location
+from tracegrad.ir.routine import Routine
+
+# Captured arrays of up to this many elements are written into the text.
+_WRITTEN_ELEMENTS = 12
+_serial = itertools.count(1)
+
+
+class Module(types.ModuleType):
+    """A loaded module of emitted functions; `module[name]` reads one."""
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, key)
+
+
+class Source:
+    """Emitted Python source.
+
+    `str(source)` is the text.  `source.load()` runs it, `source.save(path)` writes a
+    module that needs neither tracegrad nor the user's file.
+
+    Attributes:
+        name: of the main function.
+        text: the module with the main function alone.
+        lines: line number (from 1) -> the user's `Location` that the line comes from.
+    """
+
+    def __init__(
+        self, routines: Sequence[Routine], main: str, backend: Backend
+    ) -> None:
+        self._routines = tuple(routines)
+        self._backend = backend
+        self.name = main
+        shown = [r for r in routines if r.name == main]
+        self._shown = _Writer(shown, backend, documented=False)
+        self.text = self._shown.text
+        self.lines = self._shown.places()
+        self._loaded: Module | None = None
+        self.filename = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<source of {self.name}: {len(self.text.splitlines())} lines>"
+
+    def shapes(self) -> str:
+        """The text with the shape and dtype of each value in a comment."""
+        return self._shown.with_shapes()
+
+    def load(self) -> Module:
+        """Run the text once and return its functions.
+
+        The file name is entered in `linecache`, so tracebacks, `pdb` and profilers show
+        the emitted lines, which name the user's lines in their comments.
+        """
+        if self._loaded is None:
+            self.filename = f"<tracegrad {self.name} {next(_serial)}>"
+            text = self._shown.text
+            module = Module(self.name)
+            module.__file__ = self.filename
+            module.__dict__.update(self._shown.seeds())
+            code = compile(self._shown.loadable(), self.filename, "exec")
+            exec(code, module.__dict__)
+            module.__dict__.update(self._shown.seeds())
+            lines = text.splitlines(keepends=True)
+            linecache.cache[self.filename] = (len(text), None, lines, self.filename)
+            weakref.finalize(module, linecache.cache.pop, self.filename, None)
+            self._loaded = module
+        return self._loaded
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write a module with all functions: the user's, its vjp, value and gradient.
+
+        Arrays that the function captured go into an `.npz` of the same name beside it,
+        unless they are small.
+
+        Args:
+            path: of the Python file; its folder must exist.
+
+        Returns:
+            The path of the file.
+        """
+        path = Path(path)
+        writer = _Writer(
+            self._routines, self._backend, True, path.with_suffix(".npz").name
+        )
+        path.write_text(writer.text, encoding="utf-8")
+        arrays = writer.stored()
+        if arrays:
+            np.savez(path.with_suffix(".npz"), **arrays)
+        return path
+
+
+class _Writer:
+    """Composes the text of one module."""
+
+    def __init__(
+        self,
+        routines: Sequence[Routine],
+        backend: Backend,
+        documented: bool,
+        beside: str = "",
+    ) -> None:
+        self.backend = backend
+        self.context = Context(backend)
+        names = [r.name for r in routines]
+        top = Namer([*names, backend.alias, "Path", "stored"])
+        self.constants = Constants(top)
+        self.beside = beside or "constants.npz"
+        self.builders: list[FunctionBuilder] = []
+        taken = [*names, backend.alias]
+        functions: list[ast.stmt] = []
+        for routine in routines:
+            builder = FunctionBuilder(
+                routine, self.context, self.constants, taken, documented
+            )
+            functions.append(builder.build())
+            self.builders.append(builder)
+        main = routines[-1]
+        text = f"{main.purpose}  {needs(self.context, backend)}"
+        body: list[ast.stmt] = [docstring("\n".join([text, *main.notes]), 0)]
+        stored = self.stored()
+        for needed in sorted({"annotations"} if _annotated(routines) else ()):
+            body.append(ast.ImportFrom("__future__", [ast.alias(needed)], 0))
+        if stored:
+            body.append(ast.ImportFrom("pathlib", [ast.alias("Path")], 0))
+        body.extend(import_statements(self.context, ()))
+        body.extend(self._constants(stored))
+        body.extend(self.context.helpers.values())
+        body.extend(functions)
+        self.module = ast.Module(body, [])
+        self.text = to_source(self.module)
+        self.functions = functions
+
+    # ------------------------------------------------------------------ constants
+    def stored(self) -> dict[str, np.ndarray]:
+        """The captured arrays that are too large for the text."""
+        return {
+            key: c.value
+            for key, c in self.constants.named.items()
+            if c.value.size > _WRITTEN_ELEMENTS or c.value.dtype.kind not in "biufc"
+        }
+
+    def seeds(self) -> dict[str, Any]:
+        """The captured arrays themselves, for a module that runs in this process."""
+        found = {key: c.value for key, c in self.constants.named.items()}
+        found.update({c.__name__: c for c in self.context.classes})
+        return found
+
+    def _constants(self, stored: dict[str, np.ndarray]) -> list[ast.stmt]:
+        body: list[ast.stmt] = []
+        if stored:
+            alias = self.backend.alias
+            text = f"stored = {alias}.load(Path(__file__).with_name({self.beside!r}))"
+            body.extend(ast.parse(text).body)
+        for key, constant in self.constants.named.items():
+            target = ast.Name(key, ast.Store())
+            if key in stored:
+                value: ast.expr = ast.Subscript(name("stored"), ast.Constant(key))
+            else:
+                value = _array(constant, self.backend)
+            body.append(ast.Assign([target], value, lineno=0))
+        return body
+
+    def loadable(self) -> str:
+        """The text without what reads files, line for line.
+
+        In this process the captured arrays are the user's own, not copies.
+        """
+        kept = self.text.splitlines()
+        for node in ast.parse(self.text).body:
+            if isinstance(node, ast.Assign) or _reads_files(node):
+                for i in range(node.lineno - 1, node.end_lineno or node.lineno):
+                    kept[i] = ""
+        return "\n".join(kept) + "\n"
+
+    # ------------------------------------------------------------------ lines
+    def _statements(self) -> list[tuple[ast.stmt, Line]]:
+        """Each printed statement (with its line numbers) beside what it came from."""
+        printed = [
+            n
+            for n in ast.walk(ast.parse(self.text))
+            if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr)
+        ]
+        printed.sort(key=lambda n: n.lineno)
+        made = [
+            (node, builder.lines[id(node)])
+            for builder, function in zip(self.builders, self.functions, strict=True)
+            for node in _in_order(function)
+            if id(node) in builder.lines
+        ]
+        texts: dict[str, list[ast.stmt]] = {}
+        for node in printed:
+            texts.setdefault(ast.unparse(node), []).append(node)
+        pairs = []
+        for node, line in made:
+            same = texts.get(ast.unparse(node))
+            if same:
+                pairs.append((same.pop(0), line))
+        return pairs
+
+    def places(self) -> dict[int, Location]:
+        """Line number -> the user's place."""
+        found: dict[int, Location] = {}
+        for node, line in self._statements():
+            if line.at:
+                for i in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    found[i] = line.at[-1]
+        return found
+
+    def with_shapes(self) -> str:
+        """The text with types in comments."""
+        kept = self.text.splitlines()
+        for node, line in self._statements():
+            kinds = ", ".join(repr(v.type) for v in line.node.outputs)
+            i = (node.end_lineno or node.lineno) - 1
+            joined = "; " if "  # " in kept[i] else "  # "
+            kept[i] += f"{joined}{kinds}"
+        return "\n".join(kept) + "\n"
+
+
+def _in_order(function: ast.AST) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for node in getattr(function, "body", ()):
+        found.append(node)
+        found.extend(_in_order(node))
+    return found
+
+
+def _reads_files(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "pathlib"
+
+
+def _annotated(routines: Sequence[Routine]) -> bool:
+    return any(p.annotation for r in routines for p in r.parameters)
+
+
+def _array(constant: Const, backend: Backend) -> ast.expr:
+    """`np.array([1.0, 2.0])` with the dtype where the list does not tell it."""
+    value = constant.value
+    text = f"{backend.alias}.array({value.tolist()!r}"
+    if np.array(value.tolist()).dtype != value.dtype or not value.size:
+        text += f", dtype={value.dtype.str!r}"
+    for special in ("nan", "inf"):
+        text = text.replace(special, f"{backend.alias}.{special}")
+    tree = ast.parse(f"{text})", mode="eval").body
+    if not value.size:
+        shape = ast.parse(repr(value.shape), mode="eval").body
+        tree = ast.Call(ast.Attribute(tree, "reshape", ast.Load()), [shape], [])
+    return tree
+
+
+def emit(
+    routines: Sequence[Routine],
+    *,
+    main: str | None = None,
+    backend: str = "numpy",
+    optimize: str = "readable",
+) -> Source:
+    """The source of one or more functions.
+
+    Args:
+        routines: what to write; the saved module holds them all.
+        main: name of the one that `str(source)` shows (the last by default).
+        backend: "numpy" or "jax".
+        optimize: "readable" or "fast".
+
+    Raises:
+        ArgumentError: for an unknown backend or level.
+    """
+    if optimize not in ("readable", "fast"):
+        raise ArgumentError(
+            f"optimize={optimize!r} is not known", fix="use 'readable' or 'fast'"
+        )
+    return Source(routines, main or routines[-1].name, backend_named(backend))

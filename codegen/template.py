@@ -1,0 +1,369 @@
+"""From an op's body to an expression of the emitted source.
+
+A body is `return <expression>`, under static `if`s on attributes.  Array parameters are
+replaced by the expressions of the arguments, whatever depends on attributes alone is
+evaluated, and keywords that equal the op's default are dropped.  A body with other
+statements becomes a helper function of the emitted file.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracegrad.codegen.backends import Backend
+from tracegrad.ir.dims import to_ast as size_to_ast
+from tracegrad.ir.index import ARRAY, Slice
+from tracegrad.ir.types import Dim
+from tracegrad.ops.define import Op
+from tracegrad.ops.library import Library
+
+_PARSED: dict[Callable, ast.FunctionDef] = {}
+
+
+def parse_body(function: Callable) -> ast.FunctionDef:
+    """The definition of an op body, without decorators, parsed once."""
+    tree = _PARSED.get(function)
+    if tree is None:
+        text = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(text).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        _PARSED[function] = tree
+    return tree
+
+
+def name(identifier: str) -> ast.Name:
+    """A read of a variable."""
+    return ast.Name(identifier, ast.Load())
+
+
+def literal(value: Any, context: Context) -> ast.expr:
+    """A static attribute or a scalar constant as an expression."""
+    if isinstance(value, Dim):
+        return size_to_ast(value, context.size)
+    if isinstance(value, Slice):
+        parts = [
+            None if p is None else literal(p, context)
+            for p in (value.start, value.stop, value.step)
+        ]
+        return ast.Slice(*parts)
+    if type(value) is tuple:
+        return ast.Tuple([literal(v, context) for v in value], ast.Load())
+    if type(value) is list:
+        return ast.List([literal(v, context) for v in value], ast.Load())
+    if isinstance(value, np.dtype):
+        return dtype_expression(value, context)
+    if isinstance(value, np.generic):
+        call = dtype_expression(value.dtype, context)
+        return ast.Call(call, [literal(value.item(), context)], [])
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return dtype_expression(np.dtype(value), context)
+    if isinstance(value, Library):
+        return name(context.library(value))
+    return number(value)
+
+
+def number(value: Any) -> ast.expr:
+    """A Python constant; a negative number is a minus and a positive one."""
+    if type(value) in (int, float) and (value < 0 or str(value)[0] == "-"):
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+    return ast.Constant(value)
+
+
+def dtype_expression(dtype: np.dtype, context: Context) -> ast.expr:
+    """`np.float32` and the like."""
+    spelled = {"bool": "bool_"}.get(dtype.name, dtype.name)
+    return ast.Attribute(name(context.backend.alias), spelled, ast.Load())
+
+
+class Context:
+    """What the expressions of one emitted module share: imports, helpers, sizes.
+
+    Attributes:
+        backend: the target.
+        libraries: modules used by bodies, alias -> `Library`.
+        helpers: functions that ops are emitted as, by name.
+        sizes: symbolic size -> its variable, in the function being written.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.libraries: dict[str, Library] = {}
+        self.helpers: dict[str, ast.FunctionDef] = {}
+        self.sizes: dict[str, str] = {}
+        self.classes: list[type] = []
+        self.claim: Callable[[str], str] = str
+
+    def begin(self, claim: Callable[[str], str]) -> None:
+        """Start a function: its sizes get their variables from `claim`."""
+        self.sizes = {}
+        self.claim = claim
+
+    def size(self, symbol: str) -> ast.expr:
+        """The variable that holds a symbolic size."""
+        if symbol not in self.sizes:
+            self.sizes[symbol] = self.claim(symbol)
+        return name(self.sizes[symbol])
+
+    def call_helper(
+        self, op: Op, args: Sequence[ast.expr], attrs: dict[str, Any]
+    ) -> ast.expr:
+        """A call of an op whose body is emitted as a function of the module."""
+        if op.name not in self.helpers:
+            self.helpers[op.name] = _helper(op, self)
+        keywords = []
+        for key, value in attrs.items():
+            default = op.defaults[key]
+            if type(value) is not type(default) or value != default:
+                keywords.append(ast.keyword(key, literal(value, self)))
+        return ast.Call(name(op.name), list(args), keywords)
+
+    def import_class(self, cls: type) -> str:
+        """Note that a class of the user's is needed to rebuild a result."""
+        if cls not in self.classes:
+            self.classes.append(cls)
+        return cls.__name__
+
+    def library(self, module: Library) -> str:
+        """Note that a library is used; its name in the emitted source."""
+        alias = module.module.rpartition(".")[2]
+        self.libraries[alias] = module
+        return alias
+
+
+class Template:
+    """The body of one op under fixed attributes.
+
+    Attributes:
+        expression: what it returns, or None if the body has other statements.
+        uses: how often the expression reads each input.
+    """
+
+    __slots__ = ("arity", "context", "expression", "op", "uses")
+
+    def __init__(
+        self, op: Op, attrs: dict[str, Any], context: Context, arity: int
+    ) -> None:
+        self.op = op
+        self.context = context
+        self.arity = arity
+        function = op.bodies.get(context.backend.name, op.run)
+        self.expression: ast.expr | None = None
+        if op.emitter is None:
+            returned = _static_return(function, attrs)
+            if returned is not None:
+                specialise = _Specialise(op, function, attrs, context, arity)
+                self.expression = specialise.visit(copy.deepcopy(returned))
+        self.uses = self._count()
+
+    def _count(self) -> list[int]:
+        if self.expression is None:
+            return [1] * self.arity
+        counts = [0] * self.arity
+        for node in ast.walk(self.expression):
+            if isinstance(node, _Hole):
+                counts[node.position] += 1
+        return counts
+
+    def fill(self, args: Sequence[ast.expr]) -> ast.expr:
+        """The expression with the arguments in place."""
+        assert self.expression is not None
+        return _Fill(args).visit(self.expression)
+
+
+class _Hole(ast.expr):
+    """The place of an input in a template."""
+
+    _fields = ()
+
+    def __init__(self, position: int) -> None:
+        super().__init__()
+        self.position = position
+
+
+def _static_return(function: Callable, attrs: dict[str, Any]) -> ast.expr | None:
+    """The returned expression once the `if`s on attributes are decided."""
+    definition = parse_body(function)
+    statements = list(definition.body)
+    while statements:
+        first = statements.pop(0)
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            continue  # the docstring
+        if isinstance(first, ast.Return) and first.value is not None:
+            return first.value
+        if isinstance(first, ast.If):
+            known, outcome = _evaluate(first.test, function, attrs)
+            if known:
+                statements = (first.body if outcome else first.orelse) + statements
+                continue
+        return None
+    return None
+
+
+def _evaluate(node: ast.expr, function: Callable, attrs: dict[str, Any]) -> tuple:
+    """(True, value) of an expression that reads attributes only, else (False, None)."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    space = {**function.__globals__, **attrs}
+    if not names & attrs.keys() or "fill" in names:
+        return False, None
+    if not all(n in space or hasattr(builtins, n) for n in names):
+        return False, None
+    code = compile(ast.Expression(node), "<attributes>", "eval")
+    return True, eval(code, space)
+
+
+class _Specialise(ast.NodeTransformer):
+    """Puts holes for array parameters and literals for attributes."""
+
+    def __init__(
+        self,
+        op: Op,
+        function: Callable,
+        attrs: dict[str, Any],
+        context: Context,
+        arity: int,
+    ) -> None:
+        self.op = op
+        self.function = function
+        self.attrs = attrs
+        self.context = context
+        fixed = op.params[:-1] if op.variadic else op.params
+        self.positions = {p: i for i, p in enumerate(fixed)}
+        self.rest = op.params[-1] if op.variadic else None
+        self.rest_range = range(len(fixed), arity)
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant):
+            known, value = _evaluate_if_static(node, self)
+            if known:
+                return literal(value, self.context)
+        return super().visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.positions:
+            return _Hole(self.positions[node.id])
+        if node.id == self.rest:
+            return ast.List([_Hole(i) for i in self.rest_range], ast.Load())
+        if node.id == "xp":
+            return name(self.context.backend.alias)
+        found = self.function.__globals__.get(node.id)
+        if isinstance(found, Library):
+            return name(self.context.library(found))
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if isinstance(node.func, ast.Name) and node.func.id == "fill":
+            return self._subscript()
+        arguments: list[ast.expr] = []
+        for argument in node.args:
+            made = self.visit(argument)
+            if isinstance(made, ast.Starred) and isinstance(
+                made.value, ast.Tuple | ast.List
+            ):
+                arguments.extend(made.value.elts)
+            else:
+                arguments.append(made)
+        keywords = [self._keyword(k) for k in node.keywords]
+        return ast.Call(
+            self.visit(node.func), arguments, [k for k in keywords if k is not None]
+        )
+
+    def _keyword(self, node: ast.keyword) -> ast.keyword | None:
+        attribute = node.value
+        if isinstance(attribute, ast.Name) and attribute.id in self.attrs:
+            default = self.op.defaults[attribute.id]
+            value = self.attrs[attribute.id]
+            if type(value) is type(default) and value == default:
+                return None
+        return ast.keyword(node.arg, self.visit(node.value))
+
+    def _subscript(self) -> ast.expr:
+        return subscript(
+            self.attrs["index"], [_Hole(i) for i in self.rest_range], self.context
+        )
+
+
+def subscript(index: tuple, arrays: Sequence[ast.expr], context: Context) -> ast.expr:
+    """What stands between the brackets for a static subscript."""
+    rest = iter(arrays)
+    entries = [next(rest) if e is ARRAY else literal(e, context) for e in index]
+    return entries[0] if len(entries) == 1 else ast.Tuple(entries, ast.Load())
+
+
+def _evaluate_if_static(node: ast.expr, to: _Specialise) -> tuple:
+    if isinstance(node, ast.Starred):
+        return False, None
+    return _evaluate(node, to.function, to.attrs)
+
+
+class _Fill(ast.NodeTransformer):
+    """Copies a template with the arguments in the holes."""
+
+    def __init__(self, args: Sequence[ast.expr]) -> None:
+        self.args = args
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, _Hole):
+            return self.args[node.position]
+        fields = {}
+        for key, old in ast.iter_fields(node):
+            if isinstance(old, list):
+                fields[key] = [
+                    self.visit(o) if isinstance(o, ast.AST) else o for o in old
+                ]
+            else:
+                fields[key] = self.visit(old) if isinstance(old, ast.AST) else old
+        return type(node)(**fields)
+
+
+def in_place_statements(
+    op: Op, attrs: dict[str, Any], args: Sequence[ast.expr], context: Context
+) -> list[ast.stmt]:
+    """The statements of an op's in-place body."""
+    assert op.inplace is not None
+    statements = list(parse_body(op.inplace).body)
+    made: list[ast.stmt] = []
+    fill = _Fill(args)
+    specialise = _Specialise(op, op.inplace, attrs, context, len(args))
+    while statements:
+        first = statements.pop(0)
+        if isinstance(first, ast.If):
+            _, outcome = _evaluate(first.test, op.inplace, attrs)
+            statements = (first.body if outcome else first.orelse) + statements
+        elif not isinstance(first, ast.Expr) or not isinstance(
+            first.value, ast.Constant
+        ):
+            made.append(fill.visit(specialise.visit(copy.deepcopy(first))))
+    return made
+
+
+class _Libraries(ast.NodeTransformer):
+    """Replaces `xp` and library references by their names in the emitted source."""
+
+    def __init__(self, function: Callable, context: Context) -> None:
+        self.function = function
+        self.context = context
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id == "xp":
+            return name(self.context.backend.alias)
+        found = self.function.__globals__.get(node.id)
+        if isinstance(found, Library):
+            return name(self.context.library(found))
+        return node
+
+
+def _helper(op: Op, context: Context) -> ast.FunctionDef:
+    """The body of an op as a function of the emitted module."""
+    function = op.bodies.get(context.backend.name, op.run)
+    made = copy.deepcopy(parse_body(function))
+    made.decorator_list = []
+    made.name = op.name
+    return _Libraries(function, context).visit(made)

@@ -1,0 +1,29 @@
+"""The order of the passes."""
+
+from __future__ import annotations
+
+from tracegrad.ir.graph import Graph
+from tracegrad.passes import simplify  # noqa: F401 - registers the rules
+from tracegrad.passes.cse import merge_common
+from tracegrad.passes.dce import remove_dead_code
+from tracegrad.passes.rewrite import Rewriter
+
+# Each sweep lets what one rule made be seen by the next; a few are always enough, and
+# the bound keeps two rules that undo each other from running for ever.
+_MAX_SWEEPS = 8
+
+
+def optimise(graph: Graph, optimize: str = "readable") -> Graph:
+    """Run all passes.
+
+    Args:
+        graph: a joint graph, forward nodes first.
+        optimize: "readable" or "fast".
+    """
+    graph = merge_common(remove_dead_code(graph), optimize == "fast")
+    for _ in range(_MAX_SWEEPS):
+        rewriter = Rewriter(graph)
+        graph = remove_dead_code(rewriter.run())
+        if not rewriter.changed:
+            break
+    return remove_dead_code(merge_common(graph, optimize == "fast"))

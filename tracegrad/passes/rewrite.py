@@ -1,0 +1,109 @@
+"""The engine of algebraic rewriting: rules are functions of one application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value, use_counts
+from tracegrad.ops.define import Op
+from tracegrad.ops.record import Builder, Ref
+
+Rule = Callable[["Rewriter", Node], Any]
+RULES: dict[Op, list[Rule]] = {}
+
+
+def rewrites(*ops: Op) -> Callable[[Rule], Rule]:
+    """Decorator: the rule is tried on applications of these ops.
+
+    A rule takes the rewriter and the node (whose inputs are rewritten already) and
+    returns a `Ref` or a `Const` that takes the place of its output, or None.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for op in ops:
+            RULES.setdefault(op, []).append(rule)
+        return rule
+
+    return register
+
+
+class Rewriter(Builder):
+    """Rebuilds a graph node by node, trying the rules of each op.
+
+    Only backward nodes are rewritten: the forward part stays as the user wrote it, to
+    the last bit.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+        self.made_by: dict[Value, Node] = {}
+        self.counts = use_counts(graph.nodes, graph.results)
+        self.replaced: dict[Value, Value] = {}
+        self.changed = False
+
+    def append(self, node: Node) -> None:
+        """Add a node and remember what made its outputs."""
+        super().append(node)
+        for v in node.outputs:
+            self.made_by[v] = node
+
+    def source(self, v: Value, op: Op, alone: bool = True) -> Node | None:
+        """The node that made `v`, if it is an application of `op`.
+
+        Args:
+            v: an input of the node under rewriting.
+            op: the op asked for.
+            alone: only if nothing else reads `v`, so that rewriting saves its node.
+        """
+        node = self.made_by.get(v)
+        if node is None or node.op is not op or node.phase != BACKWARD:
+            return None
+        if alone and self.counts.get(v, 1) > 1:
+            return None
+        return node
+
+    def ref(self, v: Value) -> Ref:
+        """A handle to compute with."""
+        return Ref(v, self)
+
+    def run(self) -> Graph:
+        """The rewritten graph."""
+        for node in self.graph.nodes:
+            inputs = tuple([self.replaced.get(v, v) for v in node.inputs])
+            if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+                node = Node(
+                    node.op,
+                    inputs,
+                    node.outputs,
+                    node.attrs,
+                    node.at,
+                    node.phase,
+                    node.regions,
+                )
+            if node.phase != BACKWARD or not self._rewrite(node):
+                self.append(node)
+        results = [self.replaced.get(v, v) for v in self.graph.results]
+        return self.graph.with_nodes(self.nodes, results)
+
+    def _rewrite(self, node: Node) -> bool:
+        self.at, self.phase = node.at, node.phase
+        for rule in RULES.get(node.op, ()):
+            made = rule(self, node)
+            if made is None:
+                continue
+            new = made.value if isinstance(made, Ref) else made
+            old = node.outputs[0]
+            if new.type != old.type and not (new.type.weak or old.type.weak):
+                raise RuntimeError(f"{rule.__name__} changed {old.type} to {new.type}")
+            if isinstance(new, Const) or new.type.shape != old.type.shape:
+                if new.type.shape != old.type.shape:
+                    continue
+            if new.wrt is None:
+                new.wrt = old.wrt
+            self.counts[new] = max(self.counts.get(new, 0), self.counts.get(old, 1))
+            self.replaced[old] = new
+            self.changed = True
+            return True
+        return False

@@ -1,0 +1,374 @@
+"""Algebraic rewrites that make the backward part read as by hand.
+
+Signs and scalar factors are pulled outward, so that `2.0 * (c * x)` becomes one scalar
+times one array; broadcasts that the next operation does anyway are dropped; pairs of
+views that undo each other vanish.  Each rule has a numeric property test.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.types import is_scalar_literal
+from tracegrad.ops import elementwise as arithmetic
+from tracegrad.ops.cast import astype
+from tracegrad.ops.create import size, zeros_like
+from tracegrad.ops.define import OPS, Op
+from tracegrad.ops.index import FULL, getitem
+from tracegrad.ops.infer import broadcast_shapes
+from tracegrad.ops.product import matmul
+from tracegrad.ops.record import Ref
+from tracegrad.ops.reduce import sum
+from tracegrad.ops.scatter import scatter_add, setitem
+from tracegrad.ops.shape import broadcast_to, ravel, reshape, transpose
+from tracegrad.passes.rewrite import Rewriter, rewrites
+
+add = arithmetic.add
+subtract = arithmetic.subtract
+multiply = arithmetic.multiply
+divide = arithmetic.divide
+negative = arithmetic.negative
+
+
+def _elementwise_ops() -> list[Op]:
+    return [o for o in OPS.values() if getattr(o.infer, "ufunc", None) is not None]
+
+
+def number(v: Value) -> Any:
+    """The Python number of a scalar constant, or None."""
+    if isinstance(v, Const) and is_scalar_literal(v.value):
+        return v.value
+    return None
+
+
+def is_number(v: Value, wanted: float) -> bool:
+    """Whether `v` is this Python number."""
+    value = number(v)
+    return value is not None and not isinstance(value, bool) and value == wanted
+
+
+# ------------------------------------------------------------------------ broadcasting
+@rewrites(*_elementwise_ops())
+def drop_broadcast(r: Rewriter, node: Node) -> Any:
+    """`f(broadcast_to(a), b)` is `f(a, b)` where `b` gives the shape."""
+    shape = node.outputs[0].type.shape
+    for i, v in enumerate(node.inputs):
+        made = r.made_by.get(v)
+        if made is None or made.op is not broadcast_to:
+            continue
+        inner = made.inputs[0]
+        others = [u.type.shape for j, u in enumerate(node.inputs) if j != i]
+        if broadcast_shapes(inner.type.shape, *others) == shape:
+            args = [r.ref(inner if j == i else u) for j, u in enumerate(node.inputs)]
+            made_again = node.op(*args, **node.attrs)
+            if made_again.dtype == node.outputs[0].type.dtype:
+                return made_again
+    return None
+
+
+@rewrites(*_elementwise_ops())
+def broadcast_later(r: Rewriter, node: Node) -> Any:
+    """`f(broadcast_to(a), c)` with a scalar `c` is `broadcast_to(f(a, c))`."""
+    wide = [v for v in node.inputs if v.type.shape]
+    if len(wide) != 1:
+        return None
+    made = r.source(wide[0], broadcast_to)
+    if made is None:
+        return None
+    args = [r.ref(made.inputs[0] if v is wide[0] else v) for v in node.inputs]
+    inner = node.op(*args, **node.attrs)
+    if inner.dtype != node.outputs[0].type.dtype:
+        return None
+    return broadcast_to(inner, shape=node.outputs[0].type.shape)
+
+
+@rewrites(broadcast_to)
+def broadcast_nothing(r: Rewriter, node: Node) -> Any:
+    """A broadcast to the same shape, and one of another."""
+    v = node.inputs[0]
+    if v.type.shape == node.attrs["shape"]:
+        return r.ref(v)
+    made = r.source(v, broadcast_to)
+    if made is not None:
+        return broadcast_to(r.ref(made.inputs[0]), shape=node.attrs["shape"])
+    return None
+
+
+# ------------------------------------------------------------------------------- signs
+@rewrites(negative)
+def negate_outward(r: Rewriter, node: Node) -> Any:
+    """`-(-a)` is `a`; `-(a - b)` is `b - a`; `-(2.0 * a)` is `-2.0 * a`."""
+    v = node.inputs[0]
+    value = number(v)
+    if value is not None and not isinstance(value, bool):
+        return Const(-value)
+    for op in (negative, subtract, multiply):
+        made = r.source(v, op)
+        if made is None:
+            continue
+        if op is negative:
+            return r.ref(made.inputs[0])
+        if op is subtract:
+            return r.ref(made.inputs[1]) - r.ref(made.inputs[0])
+        c = number(made.inputs[0])
+        if c is not None:
+            return (-c) * r.ref(made.inputs[1])
+    return None
+
+
+def _is_negated(r: Rewriter, v: Value) -> Ref | None:
+    """`a` if `v` is `-a`."""
+    made = r.source(v, negative)
+    return None if made is None else r.ref(made.inputs[0])
+
+
+@rewrites(multiply, divide, matmul)
+def negate_product(r: Rewriter, node: Node) -> Any:
+    """`(-a) * b` is `-(a * b)`, so that signs meet and cancel."""
+    left, right = node.inputs
+    minus_left, minus_right = _is_negated(r, left), _is_negated(r, right)
+    if minus_left is None and minus_right is None:
+        return None
+    a = minus_left if minus_left is not None else r.ref(left)
+    b = minus_right if minus_right is not None else r.ref(right)
+    product = node.op(a, b)
+    both = minus_left is not None and minus_right is not None
+    return product if both else -product
+
+
+@rewrites(add)
+def add_negated(r: Rewriter, node: Node) -> Any:
+    """`a + (-b)` is `a - b`; `(-a) + b` is `b - a`; `a + a` is `2.0 * a`."""
+    left, right = node.inputs
+    if left is right and left.type.differentiable:
+        return 2.0 * r.ref(left)
+    minus = _is_negated(r, right)
+    if minus is not None:
+        return r.ref(left) - minus
+    minus = _is_negated(r, left)
+    if minus is not None and node.outputs[0].wrt is not left.wrt:
+        return r.ref(right) - minus
+    return None
+
+
+@rewrites(subtract)
+def subtract_negated(r: Rewriter, node: Node) -> Any:
+    """`a - (-b)` is `a + b`."""
+    minus = _is_negated(r, node.inputs[1])
+    return None if minus is None else r.ref(node.inputs[0]) + minus
+
+
+@rewrites(sum, reshape, ravel, transpose, getitem, broadcast_to)
+def negate_later(r: Rewriter, node: Node) -> Any:
+    """`f(-a)` is `-f(a)` for what only adds or moves elements."""
+    minus = _is_negated(r, node.inputs[0])
+    if minus is None:
+        return None
+    return -node.op(minus, *map(r.ref, node.inputs[1:]), **node.attrs)
+
+
+@rewrites(scatter_add)
+def subtract_in_place(r: Rewriter, node: Node) -> Any:
+    """A sum of a zero buffer and one part is that part, written."""
+    base, update, *rest = node.inputs
+    made = r.source(base, zeros_like)
+    if made is None or not node.attrs["unique"]:
+        return None
+    refs = [r.ref(v) for v in rest]
+    return setitem(r.ref(base), r.ref(update), *refs, **node.attrs)
+
+
+# ---------------------------------------------------------------------- scalar factors
+def _scalar_factor(r: Rewriter, v: Value) -> tuple[Ref, Ref] | None:
+    """`(c, x)` if `v` is `c * x` with a 0-d `c` and an `x` with axes."""
+    made = r.source(v, multiply)
+    if made is None:
+        return None
+    a, b = made.inputs
+    if not a.type.shape and b.type.shape:
+        return r.ref(a), r.ref(b)
+    if not b.type.shape and a.type.shape:
+        return r.ref(b), r.ref(a)
+    return None
+
+
+@rewrites(multiply)
+def factor_first(r: Rewriter, node: Node) -> Any:
+    """`x * c` is `c * x`, a number or a scalar first."""
+    a, b = node.inputs
+    if a.type.shape and not b.type.shape:
+        return r.ref(b) * r.ref(a)
+    if number(a) is None and number(b) is not None:
+        return r.ref(b) * r.ref(a)
+    return None
+
+
+@rewrites(multiply)
+def merge_factors(r: Rewriter, node: Node) -> Any:
+    """`c * (k * x)` is `(c * k) * x`; `(c * x) * y` is `c * (x * y)`."""
+    a, b = node.inputs
+    if not a.type.shape:
+        inner = _scalar_factor(r, b) if b.type.shape else None
+        if inner is not None:
+            return (r.ref(a) * inner[0]) * inner[1]
+        if not b.type.shape:
+            return _merge_numbers(r, a, b)
+        return None
+    for this, other in ((a, b), (b, a)):
+        inner = _scalar_factor(r, this)
+        if inner is not None and other.type.shape:
+            product = inner[1] * r.ref(other) if this is a else r.ref(other) * inner[1]
+            return inner[0] * product
+    return None
+
+
+def _merge_numbers(r: Rewriter, a: Value, b: Value) -> Any:
+    """Products of scalars: numbers come together in front."""
+    c, k = number(a), number(b)
+    if c is not None and k is not None:
+        return Const(c * k)
+    if c is None:
+        return None
+    made = r.source(b, multiply)
+    if made is not None and number(made.inputs[0]) is not None:
+        return (c * number(made.inputs[0])) * r.ref(made.inputs[1])
+    made = r.source(b, divide)
+    if made is not None and number(made.inputs[0]) is not None:
+        return (c * number(made.inputs[0])) / r.ref(made.inputs[1])
+    return None
+
+
+@rewrites(divide)
+def factor_of_quotient(r: Rewriter, node: Node) -> Any:
+    """`(c * x) / y` is `c * (x / y)` with arrays, `(c / y) * x` with a scalar `y`."""
+    a, b = node.inputs
+    inner = _scalar_factor(r, a)
+    if inner is None:
+        return None
+    if b.type.shape:
+        return inner[0] * (inner[1] / r.ref(b))
+    return (inner[0] / r.ref(b)) * inner[1]
+
+
+@rewrites(multiply, divide)
+def times_one(r: Rewriter, node: Node) -> Any:
+    """`1.0 * x` and `x / 1.0` are `x`."""
+    a, b = node.inputs
+    out = node.outputs[0].type
+    if is_number(b, 1.0) and a.type == out:
+        return r.ref(a)
+    if node.op is multiply and is_number(a, 1.0) and b.type == out:
+        return r.ref(b)
+    return None
+
+
+@rewrites(sum, reshape, ravel, transpose, getitem, broadcast_to)
+def factor_later(r: Rewriter, node: Node) -> Any:
+    """`f(c * x)` is `c * f(x)` for what only adds or moves elements."""
+    inner = _scalar_factor(r, node.inputs[0])
+    if inner is None or not node.outputs[0].type.differentiable:
+        return None
+    if node.op is broadcast_to:
+        return None  # the other way round: one multiplication of fewer elements
+    return inner[0] * node.op(inner[1], *map(r.ref, node.inputs[1:]), **node.attrs)
+
+
+@rewrites(matmul)
+def factor_of_matmul(r: Rewriter, node: Node) -> Any:
+    """`(c * a) @ b` is `c * (a @ b)` where the product is the smaller array."""
+    a, b = node.inputs
+    for this, other, first in ((a, b, True), (b, a, False)):
+        inner = _scalar_factor(r, this)
+        if inner is None or not _smaller(node.outputs[0], this):
+            continue
+        x = inner[1]
+        return inner[0] * (
+            matmul(x, r.ref(other)) if first else matmul(r.ref(other), x)
+        )
+    return None
+
+
+def _smaller(a: Value, b: Value) -> bool:
+    """Whether `a` certainly has fewer elements than `b`."""
+    sizes = [s for v in (a, b) for s in v.type.shape]
+    if not builtins.all(type(s) is int for s in sizes):
+        return a.type.ndim < b.type.ndim
+    return np.prod(a.type.shape) < np.prod(b.type.shape)
+
+
+# ------------------------------------------------------------------------------- views
+@rewrites(transpose)
+def undo_transpose(r: Rewriter, node: Node) -> Any:
+    """A transpose of a transpose."""
+    made = r.made_by.get(node.inputs[0])
+    if made is None or made.op is not transpose:
+        return None
+    inner = made.attrs["axes"]
+    axes = tuple([inner[a] for a in node.attrs["axes"]])
+    x = r.ref(made.inputs[0])
+    return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
+
+
+@rewrites(reshape, ravel)
+def undo_reshape(r: Rewriter, node: Node) -> Any:
+    """A reshape of a reshape, and one to the same shape."""
+    v = node.inputs[0]
+    shape = node.outputs[0].type.shape
+    if v.type.shape == shape:
+        return r.ref(v)
+    made = r.made_by.get(v)
+    if made is not None and (made.op in (reshape, ravel) or _only_ones(made)):
+        inner = made.inputs[0]
+        if inner.type.shape == shape:
+            return r.ref(inner)
+        return reshape(r.ref(inner), shape=shape)
+    return None
+
+
+def _only_ones(node: Node) -> bool:
+    """Whether a subscript only adds and drops axes of size 1: `x[:, None]`."""
+    if node.op is not getitem or len(node.inputs) > 1:
+        return False
+    sizes = [s for s in node.inputs[0].type.shape if s != 1]
+    if sizes != [s for s in node.outputs[0].type.shape if s != 1]:
+        return False
+    return all(e in (None, 0, Ellipsis, FULL) for e in node.attrs["index"])
+
+
+@rewrites(getitem)
+def undo_expand(r: Rewriter, node: Node) -> Any:
+    """`x[:, None][:, 0]`, and the other way round."""
+    made = r.made_by.get(node.inputs[0])
+    if made is None or not (_only_ones(node) and _only_ones(made)):
+        return None
+    inner = made.inputs[0]
+    return r.ref(inner) if inner.type.shape == node.outputs[0].type.shape else None
+
+
+@rewrites(getitem)
+def read_of_broadcast(r: Rewriter, node: Node) -> Any:
+    """A part of a broadcast scalar is a smaller broadcast."""
+    made = r.source(node.inputs[0], broadcast_to)
+    if made is None or made.inputs[0].type.shape:
+        return None
+    return broadcast_to(r.ref(made.inputs[0]), shape=node.outputs[0].type.shape)
+
+
+@rewrites(sum)
+def sum_of_broadcast(r: Rewriter, node: Node) -> Any:
+    """The sum of a broadcast scalar is the scalar times the number of elements."""
+    made = r.source(node.inputs[0], broadcast_to)
+    if made is None or made.inputs[0].type.shape or node.attrs["axis"] is not None:
+        return None
+    return size(r.ref(node.inputs[0])) * r.ref(made.inputs[0])
+
+
+@rewrites(astype)
+def cast_to_same(r: Rewriter, node: Node) -> Any:
+    """A cast to the dtype that is there."""
+    v = node.inputs[0]
+    return r.ref(v) if v.type == node.outputs[0].type else None
