@@ -101,7 +101,7 @@ class Op:
         }
         self.rules: tuple[Rule | None, ...] | None = None
         self.rule: Rule | None = None
-        self.aliases: str | None | Callable[..., str | None] = None
+        self.aliases: str | Callable[..., str | None] | None = None
         self.type_only: tuple[int, ...] = ()
         self.noun = self.name
         self.operator: str | None = None
@@ -177,7 +177,7 @@ def op(
     infer: Callable[..., Any],
     vjp: Sequence[Rule | None] | None = None,
     samples: Iterable[Sample] = (),
-    aliases: str | None | Callable[..., str | None] = None,
+    aliases: str | Callable[..., str | None] | None = None,
     type_only: tuple[int, ...] = (),
     noun: str | None = None,
     operator: str | None = None,
