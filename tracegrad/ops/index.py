@@ -281,7 +281,7 @@ _ALL = data((True, True, True), dtype="bool")
 
 @op(
     infer=lambda t, *arrays, index, counts: infer_subscript(t, arrays, index, counts),
-    aliases=lambda *, index: None if ARRAY in index else "view",
+    aliases=lambda *, index, counts: None if ARRAY in index else "view",
     linear=True,
     spelling="x[...]",
     samples=[
