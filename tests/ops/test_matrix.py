@@ -178,7 +178,7 @@ def outputs_of(program: Program) -> list[Value]:
 
 def quiet(sample: Sample):
     """Samples at awkward points may warn, as NumPy does; others may not."""
-    return np.errstate(all="ignore" if not sample.smooth else "warn")
+    return np.errstate() if sample.smooth else np.errstate(all="ignore")
 
 
 # ------------------------------------------------------------------------------ checks

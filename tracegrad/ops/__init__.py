@@ -6,14 +6,18 @@ Importing this package defines every op.
 from tracegrad.ops import (  # noqa: F401
     cast,
     create,
+    diagonal,
     elementary,
     elementwise,
     index,
+    join,
     product,
+    rearrange,
     reduce,
     scan,
     scatter,
     select,
     shape,
+    special,
     trigonometry,
 )

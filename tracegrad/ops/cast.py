@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tracegrad.errors import DTypeError
 from tracegrad.ops.define import op
-from tracegrad.ops.infer import like_first
+from tracegrad.ops.infer import like_first, refuse
+from tracegrad.ops.record import as_array, dtype_of
 from tracegrad.ops.sample import arg
 
 
@@ -12,11 +16,47 @@ from tracegrad.ops.sample import arg
     # The engine casts a cotangent back to the dtype of its primal.
     vjp=[lambda ct, y, x, *, dtype: ct],
     linear=True,
-    samples=[arg(3).with_(dtype="float32").rough()],
+    samples=[
+        arg(3).with_(dtype=np.dtype("float32")).rough(),
+        arg("n", 2).with_(dtype=np.dtype("float64")),
+        arg(3).with_(dtype=np.dtype("complex128")),
+        arg(3, dtype="float32").with_(dtype=np.dtype("float64")),
+        arg(3, dtype="int64").with_(dtype=np.dtype("float32")),
+        arg(3).with_(dtype=np.dtype("int32")),
+    ],
 )
 def astype(x, *, dtype):
     """`x` as another dtype (always a copy)."""
     return x.astype(dtype)
+
+
+def _converted(function, x, dtype, casting, copy):
+    to = np.dtype(dtype)
+    have = dtype_of(x)
+    if to.kind not in "biufc":
+        raise DTypeError(
+            f"{function} to {to} is not supported",
+            op=function,
+            fix="use a number or bool dtype inside a traced function",
+        )
+    if not np.can_cast(have, to, casting):
+        raise DTypeError(
+            f"cannot cast from {have} to {to} by the rule {casting!r}",
+            op=function,
+            fix='use casting="unsafe", or another dtype',
+        )
+    return x if to == have and not copy else astype(x, dtype=to)
+
+
+@astype.accept(methods=["astype"])
+def _(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
+    return _converted("ndarray.astype", as_array(x), dtype, casting, copy)
+
+
+@astype.accept(np.astype)
+def _(x, dtype, /, *, copy=True, device=None):
+    refuse("np.astype", device=device)
+    return _converted("np.astype", as_array(x), dtype, "unsafe", copy)
 
 
 @op(
@@ -24,7 +64,7 @@ def astype(x, *, dtype):
     vjp=[lambda ct, y, x: ct],
     aliases="view",
     linear=True,
-    samples=[arg(3).with_()],
+    samples=[arg(3).with_(), arg("n", 2).with_()],
 )
 def alias(x):
     """`x` under a new identity, for the parameter of a nested derivative."""
@@ -35,7 +75,7 @@ def alias(x):
     infer=like_first,
     vjp=[lambda ct, y, x: None],
     aliases="view",
-    samples=[arg(3).with_().rough()],
+    samples=[arg(3).with_().rough(), arg("n", 2).with_().rough()],
 )
 def stop_gradient(x):
     """`x`, taken as a constant by every derivative."""

@@ -11,7 +11,7 @@ from tracegrad.ops.define import OPERATORS, accept, op
 from tracegrad.ops.infer import elementwise, result_dtype
 from tracegrad.ops.record import constant_of, dtype_of, type_of
 from tracegrad.ops.sample import arg, call, data
-from tracegrad.ops.select import isinf, where
+from tracegrad.ops.select import where
 
 _ONE = (arg(3).with_(), arg("n", 2).with_(), arg().with_())
 _POSITIVE = (
@@ -145,7 +145,7 @@ def sqrt(x):
 @op(
     infer=elementwise(np.cbrt),
     vjp=[lambda ct, y, x: ct / (3.0 * y**2)],
-    accepts=[np.cbrt],
+    accepts=[np.cbrt, "scipy.special:cbrt"],
     samples=[arg(3, lo=0.5).with_(), arg("n", 2, hi=-0.5).with_()],
 )
 def cbrt(x):
@@ -168,7 +168,7 @@ def exp(x):
 @op(
     infer=elementwise(np.exp2),
     vjp=[lambda ct, y, x: ct * (_LN_2 * y)],
-    accepts=[np.exp2],
+    accepts=[np.exp2, "scipy.special:exp2"],
     samples=[*_ONE, *_COMPLEX],
 )
 def exp2(x):
@@ -180,7 +180,7 @@ def exp2(x):
     infer=elementwise(np.expm1),
     # y + 1 would lose everything for x < -37.
     vjp=[lambda ct, y, x: ct * exp(x)],
-    accepts=[np.expm1],
+    accepts=[np.expm1, "scipy.special:expm1"],
     samples=[*_ONE, *_COMPLEX],
 )
 def expm1(x):
@@ -202,7 +202,7 @@ def log(x):
 @op(
     infer=elementwise(np.log1p),
     vjp=[lambda ct, y, x: ct / (x + 1.0)],
-    accepts=[np.log1p],
+    accepts=[np.log1p, "scipy.special:log1p"],
     samples=[*_POSITIVE, *_COMPLEX],
 )
 def log1p(x):
@@ -232,19 +232,39 @@ def log10(x):
     return xp.log10(x)
 
 
-def _share(x, z):
-    """The exponent of `exp(x) / exp(z)`, where z is -inf only if x is."""
-    return x - where(isinf(z), 0.0, z)
+_AT_INFINITY = call(data((-np.inf, -np.inf, 0.0)), data((-np.inf, 2.0, 1.0))).rough()
+
+
+@op(
+    infer=elementwise(np.subtract),
+    vjp=[lambda ct, z, x, y: ct * z, lambda ct, z, x, y: -(ct * z)],
+    spelling="np.exp",
+    samples=[*_SUMS, _AT_INFINITY],
+)
+def exp_minus(x, y):
+    """exp(x - y), and 0 where both are -inf."""
+    return xp.exp(x - xp.where(y == -xp.inf, 0.0, y))
+
+
+def share(x, z, other=None):
+    """exp(x) / exp(z), where exp(z) is the sum of exp(x) and exp(other).
+
+    If `other` is a finite constant, z is finite too.
+    """
+    c = constant_of(other)
+    if isinstance(c, int | float) and math.isfinite(c):
+        return exp(x - z)
+    return exp_minus(x, z)
 
 
 @op(
     infer=elementwise(np.logaddexp),
     vjp=[
-        lambda ct, z, x, y: ct * exp(_share(x, z)),
-        lambda ct, z, x, y: ct * exp(_share(y, z)),
+        lambda ct, z, x, y: ct * share(x, z, y),
+        lambda ct, z, x, y: ct * share(y, z, x),
     ],
     accepts=[np.logaddexp],
-    samples=_SUMS,
+    samples=[*_SUMS, _AT_INFINITY],
 )
 def logaddexp(x, y):
     """log(exp(x) + exp(y)) without overflow; derivative 0 where both are -inf."""
@@ -254,11 +274,11 @@ def logaddexp(x, y):
 @op(
     infer=elementwise(np.logaddexp2),
     vjp=[
-        lambda ct, z, x, y: ct * exp2(_share(x, z)),
-        lambda ct, z, x, y: ct * exp2(_share(y, z)),
+        lambda ct, z, x, y: ct * share(_LN_2 * x, _LN_2 * z),
+        lambda ct, z, x, y: ct * share(_LN_2 * y, _LN_2 * z),
     ],
     accepts=[np.logaddexp2],
-    samples=_SUMS,
+    samples=[*_SUMS, _AT_INFINITY],
 )
 def logaddexp2(x, y):
     """log2(2**x + 2**y) without overflow; derivative 0 where both are -inf."""

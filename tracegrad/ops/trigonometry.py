@@ -8,8 +8,8 @@ import numpy as xp
 from tracegrad.ops.define import op
 from tracegrad.ops.elementary import sqrt
 from tracegrad.ops.infer import elementwise
-from tracegrad.ops.record import dtype_of
-from tracegrad.ops.sample import arg, call
+from tracegrad.ops.record import as_operand, dtype_of
+from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import where
 
 _ONE = (arg(3).with_(), arg("n", 2).with_(), arg().with_())
@@ -147,7 +147,51 @@ def rad2deg(x):
     return xp.rad2deg(x)
 
 
-# ---
+@op(
+    infer=lambda t, *, order: elementwise(np.sin)(t),
+    vjp=[lambda ct, y, x, *, order: ct * sinc_slope(x, order=order + 1)],
+    samples=[
+        arg(5, lo=-3.0, hi=3.0).with_(order=1),
+        arg("n", 2).with_(order=2),
+        data((0.0, 1e-9, 0.5, -1.0)).with_(order=1),
+    ],
+)
+def sinc_slope(x, *, order):
+    """Derivative of the given order of sin(pi x) / (pi x).
+
+    Near 0 its Taylor series; else the recursion from deriving x sinc(x) repeatedly.
+    """
+    near = xp.abs(x) < 1.0
+    far_x = xp.where(near, 1.0, x)
+    far = xp.sinc(far_x)
+    for n in range(1, order + 1):
+        wave = xp.pi ** (n - 1) * xp.sin(xp.pi * far_x + 0.5 * n * xp.pi)
+        far = (wave - n * far) / far_x
+    near_x = xp.where(near, x, 0.0)
+    power = order + order % 2
+    term = (-1.0) ** (power // 2) * xp.pi**power * near_x ** (power - order)
+    series = term / (power + 1)
+    for _ in range(16):
+        step = (power - order + 1) * (power - order + 2)
+        term = -term * (xp.pi * near_x) ** 2 / step
+        power += 2
+        series = series + term / (power + 1)
+    return xp.where(near, series, far)
+
+
+@op(
+    infer=elementwise(np.sin),
+    vjp=[lambda ct, y, x: ct * sinc_slope(x, order=1)],
+    samples=[*_ONE, data((0.0, 0.5, -1.0)).with_()],
+)
+def sinc(x):
+    """sin(pi x) / (pi x), 1 at 0."""
+    return xp.sinc(x)
+
+
+@sinc.accept(np.sinc)
+def _(x):
+    return sinc(as_operand(x))
 
 
 # ------------------------------------------------------------------------- hyperbolic
