@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,7 @@ class FunctionBuilder:
             pair = ast.Tuple([out, name("pullback")], ast.Load())
             body.append(ast.Return(pair))
         body = self._documentation() + self.head + self._sizes() + body
-        made = ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
-        return made
+        return ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
 
     # ------------------------------------------------------------------ parameters
     def _arguments(self) -> ast.arguments:
@@ -172,7 +172,7 @@ class FunctionBuilder:
         """The statements, with the phases and the user's lines in comments."""
         body: list[ast.stmt] = []
         phase = None
-        for line, after in zip(lines, [*lines[1:], None], strict=True):
+        for line, after in zip_longest(lines, lines[1:]):
             if phases and line.phase != phase:
                 phase = line.phase
                 body.append(Comment(phase))

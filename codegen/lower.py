@@ -125,7 +125,7 @@ class Lowering:
         return self.context.call_helper(node.op, args, node.attrs)
 
     def _typed(self, v: Value) -> ast.expr:
-        """A variable with the shape and dtype of `v`, which itself may never be made."""
+        """A variable of the type of `v`, which itself may never be made."""
         known = self.variables.get(v)
         if known is not None:
             return name(known)
@@ -272,6 +272,8 @@ class Lowering:
             if inside is not None:
                 return f"d_{inside}_pre"
         node = self.graph.nodes[self.plan.producer[v]]
+        if node.op.inplace is not None and node.inputs[0] in self.variables:
+            return self.variables[node.inputs[0]]  # a copy with a change
         noun = node.op.noun
         for u in node.inputs:
             known = self.stems.get(u) or self.variables.get(u)
@@ -293,7 +295,7 @@ class Lowering:
 
 
 def same_type_input(node: Node) -> Value | None:
-    """An input that has the type of the output by the nature of the op, not by chance."""
+    """An input that has the output's type by the nature of the op, not by chance."""
     if getattr(node.op.infer, "ufunc", None) is None:
         return None
     for v in node.inputs:

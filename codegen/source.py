@@ -18,7 +18,7 @@ from tracegrad.codegen.backends import Backend, backend_named
 from tracegrad.codegen.build import FunctionBuilder, import_statements, needs
 from tracegrad.codegen.lower import Constants, Line
 from tracegrad.codegen.names import Namer
-from tracegrad.codegen.printer import docstring, to_source
+from tracegrad.codegen.printer import Blank, Comment, docstring, to_source
 from tracegrad.codegen.template import Context, name
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.graph import Const
@@ -202,27 +202,16 @@ class _Writer:
     # ------------------------------------------------------------------ lines
     def _statements(self) -> list[tuple[ast.stmt, Line]]:
         """Each printed statement (with its line numbers) beside what it came from."""
-        printed = [
-            n
-            for n in ast.walk(ast.parse(self.text))
-            if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr)
+        printed = _in_order(ast.parse(self.text))
+        built = _in_order(self.module)
+        lines: dict[int, Line] = {}
+        for builder in self.builders:
+            lines.update(builder.lines)
+        return [
+            (there, lines[id(here)])
+            for there, here in zip(printed, built, strict=True)
+            if id(here) in lines
         ]
-        printed.sort(key=lambda n: n.lineno)
-        made = [
-            (node, builder.lines[id(node)])
-            for builder, function in zip(self.builders, self.functions, strict=True)
-            for node in _in_order(function)
-            if id(node) in builder.lines
-        ]
-        texts: dict[str, list[ast.stmt]] = {}
-        for node in printed:
-            texts.setdefault(ast.unparse(node), []).append(node)
-        pairs = []
-        for node, line in made:
-            same = texts.get(ast.unparse(node))
-            if same:
-                pairs.append((same.pop(0), line))
-        return pairs
 
     def places(self) -> dict[int, Location]:
         """Line number -> the user's place."""
@@ -244,9 +233,12 @@ class _Writer:
         return "\n".join(kept) + "\n"
 
 
-def _in_order(function: ast.AST) -> list[ast.stmt]:
+def _in_order(tree: ast.AST) -> list[ast.stmt]:
+    """The statements of a tree in the order of the text, without comments."""
     found: list[ast.stmt] = []
-    for node in getattr(function, "body", ()):
+    for node in getattr(tree, "body", ()):
+        if isinstance(node, Comment | Blank):
+            continue
         found.append(node)
         found.extend(_in_order(node))
     return found

@@ -67,7 +67,7 @@ class Const(Value):
         self.derived = derived
 
     def __repr__(self) -> str:
-        return f"<const {self.value!r}>" if self.type.shape == () else super().__repr__()
+        return super().__repr__() if self.type.shape else f"<const {self.value!r}>"
 
 
 class Node:
@@ -130,7 +130,9 @@ class Graph:
     results: list[Value]
     sizes: dict[str, tuple[Value, int]] = field(default_factory=dict)
 
-    def with_nodes(self, nodes: list[Node], results: list[Value] | None = None) -> Graph:
+    def with_nodes(
+        self, nodes: list[Node], results: list[Value] | None = None
+    ) -> Graph:
         """The same parameters with other nodes (and results)."""
         return Graph(
             self.name,

@@ -284,6 +284,7 @@ _ALL = data((True, True, True), dtype="bool")
     aliases=lambda *, index, counts: None if ARRAY in index else "view",
     linear=True,
     spelling="x[...]",
+    noun="part",
     samples=[
         arg(5).with_(index=(Slice(1, None),)),
         arg(5).with_(index=(Slice(None, None, -2),)),

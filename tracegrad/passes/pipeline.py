@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracegrad.ir.graph import Graph
+from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import simplify  # noqa: F401 - registers the rules
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import remove_dead_code
@@ -20,10 +21,16 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
         graph: a joint graph, forward nodes first.
         optimize: "readable" or "fast".
     """
-    graph = merge_common(remove_dead_code(graph), optimize == "fast")
+    check = verify if enabled() else _accept
+    fast = optimize == "fast"
+    graph = check(merge_common(remove_dead_code(check(graph)), fast))
     for _ in range(_MAX_SWEEPS):
         rewriter = Rewriter(graph)
-        graph = remove_dead_code(rewriter.run())
+        graph = check(remove_dead_code(rewriter.run()))
         if not rewriter.changed:
             break
-    return remove_dead_code(merge_common(graph, optimize == "fast"))
+    return check(remove_dead_code(merge_common(graph, fast)))
+
+
+def _accept(graph: Graph) -> Graph:
+    return graph
