@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.codegen.names import Namer
-from tracegrad.codegen.plan import Plan, is_accumulation, is_view, make_plan
+from tracegrad.codegen.plan import Plan, is_view, make_plan
 from tracegrad.codegen.printer import expression_width, fits
 from tracegrad.codegen.template import (
     Context,
@@ -22,6 +22,7 @@ from tracegrad.codegen.template import (
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
 from tracegrad.ops.define import OPERATORS
+from tracegrad.ops.infer import same_type_input
 
 WIDTH = 88
 
@@ -294,16 +295,6 @@ class Lowering:
         return None
 
 
-def same_type_input(node: Node) -> Value | None:
-    """An input that has the output's type by the nature of the op, not by chance."""
-    if getattr(node.op.infer, "ufunc", None) is None:
-        return None
-    for v in node.inputs:
-        if not isinstance(v, Const) and v.type == node.outputs[0].type:
-            return v
-    return None
-
-
 class Constants:
     """Names of the captured arrays of a module.
 
@@ -340,6 +331,3 @@ def _aliased(tree: ast.expr, context: Context) -> ast.expr:
         if isinstance(node, ast.Name) and node.id == "xp":
             node.id = context.backend.alias
     return tree
-
-
-__all__ = ["Constants", "Line", "Lowering", "is_accumulation", "same_type_input"]

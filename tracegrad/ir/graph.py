@@ -106,13 +106,25 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.op.name}{self.inputs!r} -> {self.outputs!r}>"
 
+    def with_inputs(self, inputs: tuple[Value, ...]) -> Node:
+        """The same application on other inputs, making the same outputs."""
+        return Node(
+            self.op,
+            inputs,
+            self.outputs,
+            self.attrs,
+            self.at,
+            self.phase,
+            self.regions,
+        )
+
     @property
     def out(self) -> Value:
         """The only output of a single-output node."""
         return self.outputs[0]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Graph:
     """A straight-line program.
 

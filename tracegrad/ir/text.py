@@ -60,3 +60,7 @@ def to_text(graph: Graph) -> str:
     results = ", ".join(_read(v, names) for v in graph.results)
     lines.append(f"    return {results}")
     return "\n".join(lines)
+
+
+# Assigned here because this module reads what that one defines.
+Graph.__repr__ = to_text  # type: ignore[method-assign]

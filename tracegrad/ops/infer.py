@@ -16,6 +16,7 @@ import numpy as np
 
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.ir.dims import compare
+from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import ArrayType, Shape, Size
 
 
@@ -239,3 +240,16 @@ def refuse(function: str, fix: str | None = None, **arguments: Any) -> None:
                 op=function,
                 fix=fix or f"leave out {name}=",
             )
+
+
+def same_type_input(node: Node) -> Value | None:
+    """An input with the output's type by the nature of the op, not by chance.
+
+    What reads the type of the output alone can read that input's instead.
+    """
+    if getattr(node.op.infer, "ufunc", None) is None:
+        return None
+    for v in node.inputs:
+        if not isinstance(v, Const) and v.type == node.outputs[0].type:
+            return v
+    return None

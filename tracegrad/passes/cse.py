@@ -35,7 +35,7 @@ def merge_common(graph: Graph, all_phases: bool = False) -> Graph:
     for node in graph.nodes:
         inputs = tuple([replaced.get(v, v) for v in node.inputs])
         if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            node = _with_inputs(node, inputs)
+            node = node.with_inputs(inputs)
         key = (node.op.name, tuple(map(_key, inputs)), tuple(node.attrs.items()))
         first = seen.get(key)
         if (
@@ -56,13 +56,10 @@ def merge_common(graph: Graph, all_phases: bool = False) -> Graph:
 
 
 def _may_merge(first: Node, second: Node, all_phases: bool) -> bool:
+    op = first.op
+    if first.outputs[0].type.shape and len(op.type_only) == len(first.inputs):
+        return False  # new arrays: two buffers to fill, not one to copy
     if all_phases or first.phase == second.phase == BACKWARD:
         return True
     named = any(v.user for v in first.outputs)
     return named or not first.op.cheap
-
-
-def _with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
-    return Node(
-        node.op, inputs, node.outputs, node.attrs, node.at, node.phase, node.regions
-    )

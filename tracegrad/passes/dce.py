@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ops.infer import same_type_input
 
 
 def remove_dead_code(graph: Graph) -> Graph:
     """The graph without nodes whose outputs nothing reads.
 
-    Reads of a type alone keep a value alive here; `simplify` moves them to a value
-    that is needed anyway.
+    What reads only the type of a value does not keep the value alive: it reads the type
+    of another value, of the same type by construction, that is alive anyway.
     """
-    live: set[Value] = set(graph.results)
+    made_by = {v: node for node in graph.nodes for v in node.outputs}
+    live: set[Value] = {*graph.params, *graph.results}
+    kept = _mark(graph, live)
+    while _borrow_types(kept, live, made_by):
+        kept = _mark(graph, live)
+    return graph.with_nodes([_with_live_types(n, live, made_by) for n in kept])
+
+
+def _mark(graph: Graph, live: set[Value]) -> list[Node]:
+    """Add to `live` what the live values are computed from; the live nodes."""
     kept: list[Node] = []
     for node in reversed(graph.nodes):
         if any(v in live for v in node.outputs):
             kept.append(node)
-            live.update(node.inputs)
+            only = node.op.type_only
+            live.update([v for k, v in enumerate(node.inputs) if k not in only])
     kept.reverse()
-    return graph.with_nodes(kept)
+    return kept
+
+
+def _stand_in(v: Value, live: set[Value], made_by: dict[Value, Node]) -> Value:
+    """A live value of the same type, or where the search for one ends."""
+    while v not in live and v in made_by:
+        like = same_type_input(made_by[v])
+        if like is None:
+            break
+        v = like
+    return v
+
+
+def _borrow_types(
+    nodes: list[Node], live: set[Value], made_by: dict[Value, Node]
+) -> bool:
+    """Make alive what a type must be read of; whether there was anything."""
+    missing = {
+        u
+        for node in nodes
+        for k in node.op.type_only
+        if (u := _stand_in(node.inputs[k], live, made_by)) not in live and u in made_by
+    }
+    live |= missing
+    return bool(missing)
+
+
+def _with_live_types(node: Node, live: set[Value], made_by: dict[Value, Node]) -> Node:
+    only = node.op.type_only
+    if all(node.inputs[k] in live for k in only):
+        return node
+    inputs = tuple(
+        [
+            _stand_in(v, live, made_by) if k in only else v
+            for k, v in enumerate(node.inputs)
+        ]
+    )
+    return node.with_inputs(inputs)

@@ -73,15 +73,7 @@ class Rewriter(Builder):
         for node in self.graph.nodes:
             inputs = tuple([self.replaced.get(v, v) for v in node.inputs])
             if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-                node = Node(
-                    node.op,
-                    inputs,
-                    node.outputs,
-                    node.attrs,
-                    node.at,
-                    node.phase,
-                    node.regions,
-                )
+                node = node.with_inputs(inputs)
             if node.phase != BACKWARD or not self._rewrite(node):
                 self.append(node)
         results = [self.replaced.get(v, v) for v in self.graph.results]
