@@ -1,1 +1,1 @@
-"""Tracing: from a call of a NumPy function to a graph."""
+"""Tracing: a user's NumPy function in, a graph of ops out."""

@@ -1,0 +1,187 @@
+"""The line between the user's function and the ops.
+
+Ops and the functions that take NumPy's calls compute with plain `Ref`s.  `enter` brings
+the user's arrays over the line, finds the place of the call, and makes the results
+arrays of the user again: views of an argument, the argument itself, or fresh memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracegrad.errors import ArgumentError, TracegradError
+from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.types import Dim
+from tracegrad.ops.record import Ref
+from tracegrad.trace.buffers import Handle, current, shares_memory
+from tracegrad.trace.session import ACTIVE, Session, leaked
+from tracegrad.trace.sizes import Size, user_size
+
+Sources = list[tuple[Value, Handle]]
+
+
+def session_of(handle: Handle) -> Session:
+    """The trace of a handle, which must be the one that runs now.
+
+    Raises:
+        LeakedTracerError: if it is not.
+    """
+    session = handle.builder.session  # type: ignore[attr-defined]
+    if ACTIVE.session is not session:
+        raise leaked(session)
+    return session
+
+
+def lower(x: Any, sources: Sources) -> Any:
+    """An argument as ops take it; handles met are appended to `sources`."""
+    if isinstance(x, Handle):
+        session_of(x)
+        value = current(x)
+        sources.append((value, x))
+        return Ref(value, x.builder)
+    kind = type(x)
+    if kind is list or kind is tuple:
+        parts = [lower(part, sources) for part in x]
+        return kind(parts)
+    if kind is Size:
+        return x.dim
+    if kind is slice:
+        return slice(
+            lower(x.start, sources), lower(x.stop, sources), lower(x.step, sources)
+        )
+    if kind is dict:
+        return {key: lower(part, sources) for key, part in x.items()}
+    return x
+
+
+def lift(
+    out: Any, session: Session, sources: Sources, given: tuple = (), fresh: bool = False
+) -> Any:
+    """A result of ops as the user sees it.
+
+    Args:
+        out: a `Ref`, an array, a size, a number, or a tuple or list of these.
+        session: the trace.
+        sources: the handles that were given, with the values they had.
+        given: the arguments as they were.
+        fresh: True if the result is new memory even where its value is an argument's.
+    """
+    if isinstance(out, Ref):
+        return _lift_value(out.value, session, sources, fresh)
+    kind = type(out)
+    if kind is tuple or kind is list:
+        return kind([lift(part, session, sources, given, fresh) for part in out])
+    if kind is np.ndarray:
+        if any(out is x for x in given):
+            return out
+        return session.array(session.made_here(out), session)
+    if isinstance(out, Dim):
+        return user_size(out, session)
+    if isinstance(out, tuple) and hasattr(out, "_fields"):
+        parts = [lift(part, session, sources, given, fresh) for part in out]
+        return type(out)(*parts)
+    return out
+
+
+def _lift_value(value: Value, session: Session, sources: Sources, fresh: bool) -> Any:
+    if fresh:
+        return session.array(value, session)
+    for known, handle in sources:
+        if known is value:
+            return handle
+    node = session.builder.producers.get(value)
+    if node is None or node.op.aliases is None:
+        return session.array(value, session)
+    found = _viewed(value, session, sources)
+    if found is None:
+        return session.array(value, session)
+    handle, steps = found
+    if not shares_memory(handle, steps):
+        return session.array(value, session)
+    cls = type(handle)
+    return cls(value, session.builder, handle.buffer, handle, steps)
+
+
+def _viewed(
+    value: Value, session: Session, sources: Sources
+) -> tuple[Handle, tuple[Node, ...]] | None:
+    """The handle that a value is a view of, and the nodes between them."""
+    steps: list[Node] = []
+    while True:
+        for known, handle in sources:
+            if known is value:
+                return handle, tuple(reversed(steps))
+        node = session.builder.producers.get(value)
+        if node is None or len(node.outputs) > 1 or not node.op.aliasing(node.attrs):
+            return None
+        steps.append(node)
+        value = node.inputs[0]
+
+
+def name_result(out: Any, session: Session) -> None:
+    """Give the result of the user's outermost operation the name it is assigned to."""
+    hint = session.locator.hint()
+    if hint is None:
+        return
+    if type(hint) is str:
+        _name(out, hint)
+    elif isinstance(out, list | tuple):
+        for part, name in zip(out, hint, strict=False):
+            if name is not None:
+                _name(part, name)
+
+
+def _name(out: Any, name: str) -> None:
+    if isinstance(out, Handle) and out.value.hint is None:
+        out.value.hint = name
+        out.value.user = True
+
+
+def enter(
+    session: Session,
+    function: Callable[..., Any],
+    args: tuple,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    fresh: bool = False,
+) -> Any:
+    """Run `function`, which computes with ops, for a call in the user's code.
+
+    Raises:
+        TracegradError: with the user's place filled in.
+    """
+    sources: Sources = []
+    given = [lower(x, sources) for x in args]
+    named = (
+        {key: lower(x, sources) for key, x in kwargs.items()} if kwargs else _NO_KWARGS
+    )
+    session.locate()
+    with_place = session.builder.at
+    try:
+        out = function(*given, **named)
+    except TracegradError as error:
+        place = with_place[-1] if with_place else None
+        raise error.locate(name, place) from None
+    except (TypeError, ValueError) as error:
+        # A wrong keyword, or what NumPy itself refuses.
+        place = with_place[-1] if with_place else None
+        raise ArgumentError(str(error), op=name, at=place) from error
+    result = lift(out, session, sources, args, fresh)
+    name_result(result, session)
+    return result
+
+
+_NO_KWARGS: dict[str, Any] = {}
+
+
+def holds_handles(x: Any) -> bool:
+    """Whether a traced array or a symbolic size is in a nested argument."""
+    if isinstance(x, Handle) or type(x) is Size:
+        return True
+    if type(x) in (list, tuple):
+        return any(map(holds_handles, x))
+    return type(x) is dict and any(map(holds_handles, x.values()))

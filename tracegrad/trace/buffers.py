@@ -1,0 +1,202 @@
+"""Arrays that the user's code can write into, and views of them.
+
+The graph is functional: a write makes a new value.  A `Buffer` holds the current value
+of one array; a `Handle` is the array itself or a view of it, which reads and writes
+through the array that it is a view of, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tracegrad.errors import MutationError, UnsupportedError
+from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.types import Dim
+from tracegrad.ops.record import Builder, Ref, Scattered
+from tracegrad.ops.scatter import setitem
+
+ARGUMENT = "argument"
+FRESH = "fresh"
+
+
+class Buffer:
+    """The memory of one array.
+
+    Attributes:
+        value: what it holds now.
+        version: number of writes so far.
+        origin: `ARGUMENT` if the caller owns it, which forbids writing.
+    """
+
+    __slots__ = ("origin", "value", "version")
+
+    def __init__(self, value: Value, origin: str = FRESH) -> None:
+        self.value = value
+        self.version = 0
+        self.origin = origin
+
+
+class Handle(Ref):
+    """An array of the user's: a whole buffer, or a view of another handle.
+
+    Attributes:
+        value: what it held at `version` of its buffer.
+        buffer: the memory.
+        parent: for a view, what it is a view of.
+        steps: for a view, the nodes that lead from the parent to it.
+        version: of the buffer, when `value` was read.
+    """
+
+    __slots__ = ("buffer", "parent", "steps", "version")
+
+    def __init__(
+        self,
+        value: Value,
+        builder: Builder,
+        buffer: Buffer,
+        parent: Handle | None = None,
+        steps: tuple[Node, ...] = (),
+    ) -> None:
+        self.value = value
+        self.builder = builder
+        self.buffer = buffer
+        self.parent = parent
+        self.steps = steps
+        self.version = buffer.version
+
+
+def current(handle: Handle) -> Value:
+    """What the handle holds now; a view reads anew after a write to its buffer."""
+    buffer = handle.buffer
+    if handle.version == buffer.version:
+        return handle.value
+    if handle.parent is None:
+        value = buffer.value
+    else:
+        hint, user = handle.value.hint, handle.value.user
+        value = current(handle.parent)
+        for step in handle.steps:
+            value = replay(handle.builder, step, value)
+        if value.hint is None:
+            value.hint, value.user = hint, user
+    handle.value = value
+    handle.version = buffer.version
+    return value
+
+
+def replay(builder: Builder, step: Node, value: Value) -> Value:
+    """Record the operation of a view on another value."""
+    args = (Ref(value, builder), *[Ref(v, builder) for v in step.inputs[1:]])
+    return builder.record(step.op, args, step.attrs).value
+
+
+def refuse_write(handle: Handle) -> None:
+    """Raise unless the handle's memory may be written.
+
+    Raises:
+        MutationError: if it is the memory of an argument.
+    """
+    if handle.buffer.origin is ARGUMENT:
+        raise MutationError(
+            f"an argument of shape {handle.shape} would be changed in place, "
+            "and the caller's array with it",
+            fix="make a copy first: y = x.copy()",
+        )
+
+
+def store(handle: Handle, update: Callable[[Ref], Ref]) -> None:
+    """Write `update(current value)` into the handle's memory."""
+    refuse_write(handle)
+    before = current(handle)
+    after = update(Ref(before, handle.builder)).value
+    push(handle, after)
+
+
+def push(handle: Handle, value: Value) -> None:
+    """Make `value` what the handle holds, through to the buffer."""
+    parent, buffer = handle.parent, handle.buffer
+    if parent is None:
+        _name(value, buffer.value)
+        buffer.value = value
+        buffer.version += 1
+    else:
+        builder = handle.builder
+        bases = [current(parent)]
+        for step in handle.steps[:-1]:
+            bases.append(replay(builder, step, bases[-1]))
+        inner = value
+        for step, base in zip(reversed(handle.steps), reversed(bases), strict=True):
+            inner = put_back(builder, step, base, inner)
+        push(parent, inner)
+    handle.value = value
+    handle.version = buffer.version
+
+
+def _name(value: Value, before: Value) -> None:
+    """The array keeps the name that the user gave it."""
+    if value.hint is None and before.hint is not None:
+        value.hint, value.user = before.hint, before.user
+
+
+def put_back(builder: Builder, step: Node, base: Value, new: Value) -> Value:
+    """`base` with `new` in place of the view that `step` makes of it.
+
+    A view moves elements, so the transpose of the operation, which is its derivative
+    rule, moves them back.
+    """
+    op = step.op
+    refs = [Ref(v, builder) for v in (base, *step.inputs[1:])]
+    ct, attrs = Ref(new, builder), step.attrs
+    same_dtype = base.type.dtype == new.type.dtype
+    part = None
+    if same_dtype and op.rules is not None and op.rules[0] is not None:
+        part = op.rules[0](ct, ct, *refs, **attrs)
+    elif same_dtype and op.rule is not None:
+        part = op.rule(ct, ct, *refs, **attrs)
+        part = part[0] if type(part) is tuple else part
+    if isinstance(part, Scattered):
+        whole = setitem(
+            Ref(base, builder),
+            part.ct,
+            *part.indices,
+            index=part.index,
+            unique=True,
+            counts=part.counts,
+        )
+        return whole.value
+    if isinstance(part, Ref) and part.value.type.shape == base.type.shape:
+        return part.value
+    raise UnsupportedError(
+        f"writing into the view made by {op.spelling} is not supported",
+        op=op.spelling,
+        fix="write into the array itself, or into a copy",
+    )
+
+
+def shares_memory(handle: Handle, steps: tuple[Node, ...]) -> bool:
+    """Whether `steps` on the handle give a view, where that depends on the layout.
+
+    Tried on an array without content of the same shapes.
+    """
+    if not any(step.op.aliasing(step.attrs) == "maybe" for step in steps):
+        return True
+    chain = list(steps)
+    while handle.parent is not None:
+        chain = [*handle.steps, *chain]
+        handle = handle.parent
+    shape = handle.value.type.shape
+    if any(isinstance(size, Dim) for size in shape):
+        return True
+    try:
+        whole = part = np.empty(shape, handle.value.type.dtype)
+        for step in chain:
+            if len(step.inputs) > 1:
+                return False
+            part = step.op.run(part, **step.attrs)
+    except Exception:
+        # Too large, or a symbolic size among the attributes: NumPy gives a view of
+        # whole arrays, which nearly all are.
+        return len(chain) == len(steps)
+    return np.may_share_memory(whole, part)

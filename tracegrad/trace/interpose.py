@@ -1,0 +1,300 @@
+"""Names in the user's modules, swapped while a trace runs.
+
+NumPy's protocols do not see `np.zeros(n)`, `np.array([a, b])` or `math.exp(x)`.  So a
+module global of the user's that is NumPy, SciPy, `math`, or one of their functions is
+replaced for the time of a trace by a stand-in.  The libraries themselves are never
+touched: compiled code looks names up there and trusts what it finds.
+
+A stand-in asks whether the calling thread is tracing; if not, it is the original.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tracegrad.trace.boundary import holds_handles
+from tracegrad.trace.buffers import Handle
+from tracegrad.trace.numpy_api import (
+    accepted,
+    call_function,
+    call_ufunc,
+    unsupported,
+)
+from tracegrad.trace.session import ACTIVE, Session
+from tracegrad.trace.sizes import Size
+
+_FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
+# Parts of NumPy whose functions are left alone: draws are found by their state, and
+# the others take no part in a computation.
+_LEFT_ALONE = ("numpy.random", "numpy.testing", "numpy.ma", "numpy.polynomial")
+_MODULES = ("numpy", "numpy.linalg", "numpy.fft", "math")
+
+
+class Function:
+    """Stands in for a function or a ufunc."""
+
+    __slots__ = ("_call", "_original")
+
+    def __init__(self, original: Any) -> None:
+        object.__setattr__(self, "_original", original)
+        object.__setattr__(self, "_call", _caller(original))
+
+    @property
+    def __class__(self) -> type:
+        return type(self._original)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self._original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        session = ACTIVE.session
+        if session is None:
+            return self._original(*args, **kwargs)
+        return self._call(session, self._original, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._original, name)
+        if ACTIVE.session is None or name not in _UFUNC_METHODS:
+            return found
+        return _UfuncMethod(self._original, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._original, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return self._original == original_of(other)
+
+    def __hash__(self) -> int:
+        return hash(self._original)
+
+    def __repr__(self) -> str:
+        return repr(self._original)
+
+    def __reduce__(self) -> Any:
+        return original_of, (self._original,)
+
+
+_UFUNC_METHODS = {"reduce", "accumulate", "outer", "at", "reduceat"}
+
+
+class _UfuncMethod:
+    """Stands in for `np.add.reduce` and the like."""
+
+    __slots__ = ("method", "ufunc")
+
+    def __init__(self, ufunc: np.ufunc, method: str) -> None:
+        self.ufunc = ufunc
+        self.method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        session = ACTIVE.session
+        if session is None or not holds_handles((args, kwargs)):
+            return getattr(self.ufunc, self.method)(*args, **kwargs)
+        return call_ufunc(session, self.ufunc, self.method, args, kwargs)
+
+
+class Module:
+    """Stands in for a module."""
+
+    __slots__ = ("_original",)
+
+    def __init__(self, original: ModuleType) -> None:
+        object.__setattr__(self, "_original", original)
+
+    @property
+    def __class__(self) -> type:
+        return ModuleType
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._original, name)
+        return found if ACTIVE.session is None else stand_in(found)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._original, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._original, name)
+
+    def __dir__(self) -> Iterable[str]:
+        return dir(self._original)
+
+    def __eq__(self, other: object) -> bool:
+        return self._original is original_of(other)
+
+    def __hash__(self) -> int:
+        return hash(self._original)
+
+    def __repr__(self) -> str:
+        return repr(self._original)
+
+    def __reduce__(self) -> Any:
+        return original_of, (self._original,)
+
+
+def original_of(x: Any) -> Any:
+    """What a stand-in stands for; anything else as it is."""
+    if type(x) is Function or type(x) is Module:
+        return x._original
+    return x
+
+
+# --------------------------------------------------------------------- what is swapped
+_STAND_INS: dict[int, tuple[Any, Any]] = {}
+
+
+def stand_in(x: Any) -> Any:
+    """The stand-in for a library's module or function; anything else as it is."""
+    found = _STAND_INS.get(id(x))
+    if found is not None:
+        return found[1]
+    made: Any = None
+    if type(x) is ModuleType:
+        name = x.__name__
+        if name in _MODULES or name.partition(".")[0] == "scipy":
+            made = Module(x)
+    elif isinstance(x, _FUNCTION_TYPES) and _of_library(x):
+        made = Function(x)
+    if made is None:
+        return x
+    _STAND_INS[id(x)] = (x, made)  # keeps `x`, so that its id stays its own
+    return made
+
+
+def _of_library(function: Any) -> bool:
+    if isinstance(function, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith(_LEFT_ALONE):
+        return False
+    return module == "math" or module.partition(".")[0] in ("numpy", "scipy")
+
+
+def _caller(original: Any) -> Callable[[Session, Any, tuple, dict], Any]:
+    if isinstance(original, np.ufunc):
+        return lambda session, f, args, kwargs: call_ufunc(
+            session, f, "__call__", args, kwargs
+        )
+    module = getattr(original, "__module__", None) or ""
+    if module == "math":
+        return _call_math
+    if module.startswith("scipy"):
+        return _call_scipy
+    return call_function
+
+
+def _call_math(session: Session, function: Any, args: tuple, kwargs: dict) -> Any:
+    traced = any(isinstance(x, Handle) or type(x) is Size for x in args)
+    if not traced:
+        return function(*args, **kwargs)
+    if accepted(function) is None:
+        if any(isinstance(x, Handle) and not _constant(session, x) for x in args):
+            raise unsupported(session, function)
+        return function(*args, **kwargs)
+    return call_function(session, function, args, kwargs)
+
+
+def _constant(session: Session, x: Handle) -> bool:
+    return session.is_concrete(x.value)
+
+
+def _call_scipy(session: Session, function: Any, args: tuple, kwargs: dict) -> Any:
+    if accepted(function) is None and not holds_handles((args, kwargs)):
+        # A solver or a loader on plain data: it may call back the user's functions.
+        return function(*args, **kwargs)
+    return call_function(session, function, args, kwargs)
+
+
+def sized(x: Any) -> Any:
+    """Stands in for `len`: the size of a traced array may be symbolic."""
+    if isinstance(x, Handle) and ACTIVE.session is not None and x.value.type.shape:
+        return x.shape[0]
+    return len(x)
+
+
+# -------------------------------------------------------------------- swap and restore
+class _Swapped:
+    """One module's globals with stand-ins in them, and how many traces want that."""
+
+    __slots__ = ("added", "count", "replaced", "space")
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self.space = space
+        self.count = 0
+        self.replaced: list[tuple[str, Any, Any]] = []
+        self.added = False
+
+
+_SWAPPED: dict[int, _Swapped] = {}
+_LOCK = threading.RLock()
+
+
+def swappable(space: dict[str, Any]) -> bool:
+    """Whether a module's globals hold something to swap."""
+    return any(stand_in(value) is not value for value in list(space.values()))
+
+
+def is_swapped(space: dict[str, Any]) -> bool:
+    """Whether a trace has swapped a module's globals."""
+    return id(space) in _SWAPPED
+
+
+def original_global(space: dict[str, Any], name: str) -> Any:
+    """The value of a global as it is without a trace."""
+    return original_of(space[name])
+
+
+class swapping:
+    """Context: stand-ins in the globals of the given modules.
+
+    Args:
+        spaces: the modules' globals.
+    """
+
+    def __init__(self, spaces: Iterable[dict[str, Any]]) -> None:
+        self.spaces = list(spaces)
+        self.done: list[_Swapped] = []
+
+    def __enter__(self) -> None:
+        try:
+            for space in self.spaces:
+                with _LOCK:
+                    self._swap(space)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _swap(self, space: dict[str, Any]) -> None:
+        entry = _SWAPPED.get(id(space))
+        if entry is None:
+            entry = _SWAPPED[id(space)] = _Swapped(space)
+            for name, value in list(space.items()):
+                made = stand_in(value)
+                if made is not value:
+                    entry.replaced.append((name, value, made))
+                    space[name] = made
+            if "len" not in space:
+                space["len"] = sized
+                entry.added = True
+        entry.count += 1
+        self.done.append(entry)
+
+    def __exit__(self, *exception: object) -> None:
+        with _LOCK:
+            for entry in self.done:
+                entry.count -= 1
+                if entry.count:
+                    continue
+                del _SWAPPED[id(entry.space)]
+                for name, value, made in entry.replaced:
+                    # The user may have bound the name anew meanwhile.
+                    if entry.space.get(name) is made:
+                        entry.space[name] = value
+                if entry.added and entry.space.get("len") is sized:
+                    del entry.space["len"]
+            self.done.clear()

@@ -1,0 +1,506 @@
+"""The array that a traced function computes with.
+
+It has a shape and a dtype, NumPy's operators, methods and protocols, but no values.
+Where Python or C code needs values, a proxy that depends on constants alone gives them;
+another raises an error that names the user's line and a way out.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tracegrad.errors import ControlFlowError, ConversionError, UnsupportedError
+from tracegrad.ir.graph import Value
+from tracegrad.ir.location import Location
+from tracegrad.ir.types import Dim
+from tracegrad.ops.define import HANDLERS, METHODS, OPERATORS, PROPERTIES, UPDATES, Op
+from tracegrad.ops.index import getitem, read, subscript
+from tracegrad.ops.infer import broadcast_shapes, result_dtype
+from tracegrad.ops.record import Ref, as_operand, type_of
+from tracegrad.ops.scatter import choose, scatter_add, write
+from tracegrad.trace.boundary import enter, lower, name_result, session_of
+from tracegrad.trace.buffers import (
+    ARGUMENT,
+    Buffer,
+    Handle,
+    current,
+    push,
+    refuse_write,
+)
+from tracegrad.trace.numpy_api import (
+    FRESH_METHODS,
+    call_function,
+    call_ufunc,
+    fit,
+    read_only,
+    update,
+    write_out,
+)
+from tracegrad.trace.session import ACTIVE, Session
+from tracegrad.trace.sizes import Size, user_shape
+
+_PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
+_OPERAND_TYPES = (
+    bool,
+    int,
+    float,
+    complex,
+    np.ndarray,
+    np.generic,
+    list,
+    tuple,
+)
+
+
+def _takes(x: Any) -> bool:
+    """Whether NumPy's operators take `x` as the other operand."""
+    return isinstance(x, Ref) or type(x) is Size or isinstance(x, _OPERAND_TYPES)
+
+
+def _binary(name: str) -> Callable:
+    def forward(self: Proxy, other: Any) -> Any:
+        if not _takes(other):
+            return NotImplemented
+        return enter(
+            session_of(self), _operate, (name, self, other), name=_SYMBOLS[name]
+        )
+
+    return forward
+
+
+def _reflected(name: str) -> Callable:
+    def backward(self: Proxy, other: Any) -> Any:
+        if not _takes(other):
+            return NotImplemented
+        return enter(
+            session_of(self), _operate, (name, other, self), name=_SYMBOLS[name]
+        )
+
+    return backward
+
+
+def _operate(name: str, a: Any, b: Any) -> Any:
+    return OPERATORS[name](as_operand(a), as_operand(b))
+
+
+def _unary(name: str) -> Callable:
+    def apply(self: Proxy) -> Any:
+        return enter(session_of(self), OPERATORS[name], (self,), name=_SYMBOLS[name])
+
+    return apply
+
+
+def _in_place(name: str) -> Callable:
+    def assign(self: Proxy, other: Any) -> Any:
+        if not _takes(other):
+            return NotImplemented
+        if not self.value.type.shape:
+            # NumPy's scalars are immutable: the name is bound to a new one.
+            return OPERATOR_FUNCTIONS[name](self, other)
+        session = session_of(self)
+
+        def run(value: Any) -> None:
+            value = as_operand(value)
+            refuse_write(self)
+            if not _add_into_view(self, name, value):
+                before = Ref(current(self), self.builder)
+                after = fit(OPERATORS[name](before, value), before, spelled)
+                push(self, after.value)
+
+        spelled = f"{_SYMBOLS[name]}="
+        enter(session, run, (other,), name=spelled)
+        name_result(self, session)
+        return self
+
+    return assign
+
+
+def _add_into_view(handle: Handle, name: str, value: Any) -> bool:
+    """`x[1:] += value` as one op on `x`; False where that form does not apply."""
+    if name not in ("__add__", "__sub__") or len(handle.steps) != 1:
+        return False
+    (step,) = handle.steps
+    to = handle.value.type
+    given = type_of(value)
+    if step.op is not getitem or len(step.inputs) > 1 or handle.parent is None:
+        return False
+    if result_dtype(to, given) != to.dtype or to.kind == "b":
+        return False
+    if broadcast_shapes(to.shape, given.shape) != to.shape:
+        return False
+    base = Ref(current(handle.parent), handle.builder)
+    if name == "__sub__":
+        value = OPERATORS["__neg__"](value) if isinstance(value, Ref) else -value
+    whole = scatter_add(base, value, index=step.attrs["index"], unique=True)
+    push(handle.parent, whole.value)
+    return True
+
+
+class Proxy(Handle):
+    """A traced array, or a traced Python number (whose type is weak)."""
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+
+    @property
+    def __class__(self) -> type:
+        """What NumPy would have here, so that `isinstance` in user code holds."""
+        t = self.value.type
+        if t.weak:
+            return _PYTHON.get(t.kind, Proxy)
+        if t.shape or self.buffer.origin is ARGUMENT:
+            return np.ndarray
+        return t.dtype.type
+
+    # -------------------------------------------------------------- what types tell
+    @property
+    def shape(self) -> tuple:
+        """The shape; symbolic sizes are `Size`s."""
+        shape = self.value.type.shape
+        for size in shape:
+            if type(size) is not int:
+                return user_shape(shape, session_of(self))
+        return shape
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        total: Any = 1
+        for size in self.shape:
+            total = total * size
+        return total
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        shape = self.value.type.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        first = shape[0]
+        if isinstance(first, Dim):
+            return Size(first, session_of(self)).__index__()
+        return first
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.value.type.shape:
+            raise TypeError("iteration over a 0-d array")
+        return _rows(self, len(self))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
+    def __repr__(self) -> str:
+        t = self.value.type
+        name = f"{self.value.hint}: " if self.value.hint else ""
+        return f"<traced {name}{t!r}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        session = session_of(self)
+        if spec and session.is_concrete(current(self)):
+            return format(_data(self), spec)
+        return repr(self)
+
+    def __hash__(self) -> int:
+        if self.value.type.shape or not isinstance(_peek(self), np.generic | float):
+            return object.__hash__(self)
+        return hash(_peek(self))
+
+    def __getattr__(self, name: str) -> Any:
+        found = PROPERTIES.get(name)
+        if found is not None:
+            return enter(session_of(self), found, (self,), name=f"x.{name}")
+        if name in METHODS or name in UPDATES:
+            return _Method(self, name)
+        if not name.startswith("_") and hasattr(np.ndarray, name):
+            raise UnsupportedError(
+                f"no derivative rule yet for ndarray.{name}",
+                op=f"x.{name}",
+                at=_place(self),
+                fix="write it with functions that have a rule",
+            )
+        raise AttributeError(f"a traced array has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("shape", "dtype", "real", "imag", "flat", "T"):
+            raise UnsupportedError(
+                f"assigning to x.{name} is not supported",
+                op=f"x.{name} = ...",
+                at=_place(self),
+                fix="use reshape, astype, or assign into a new array",
+            )
+        object.__setattr__(self, name, value)
+
+    # -------------------------------------------------------------- NumPy's protocols
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        return call_ufunc(session_of(self), ufunc, method, inputs, kwargs)
+
+    def __array_function__(
+        self, function: Callable, types: Any, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        return call_function(session_of(self), function, args, kwargs)
+
+    # ------------------------------------------------------------------- subscripts
+    def __getitem__(self, key: Any) -> Any:
+        return enter(session_of(self), read, (self, key), name="x[...]")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        session = session_of(self)
+        if isinstance(value, Handle) and _is_view_at(value, self, key):
+            return  # `x[1:] += y` stores the view that it has changed
+
+        def run(key: Any, value: Any) -> None:
+            refuse_write(self)
+            before = Ref(current(self), self.builder)
+            mask = _traced_mask(before, key, session)
+            if mask is not None and not type_of(as_operand(value)).shape:
+                push(self, choose(mask, as_operand(value), before).value)
+            else:
+                push(self, write(before, key, as_operand(value)).value)
+
+        enter(session, run, (key, value), name="x[...] = value")
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements")
+
+    # ----------------------------------------------- values, where there are some
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        data = np.asarray(_data(self, "a plain array"), dtype=dtype)
+        return data.copy() if copy else read_only(data)
+
+    def __float__(self) -> float:
+        return float(_data(self, "a Python float"))
+
+    def __complex__(self) -> complex:
+        return complex(_data(self, "a Python complex"))
+
+    def __int__(self) -> int:
+        return int(_data(self, "a Python int", demand=True))
+
+    def __index__(self) -> int:
+        return operator.index(_data(self, "an index", demand=True))
+
+    def __bool__(self) -> bool:
+        session = session_of(self)
+        value = current(self)
+        if session.is_concrete(value):
+            return bool(session.ask(value))
+        session.demand(
+            value,
+            ControlFlowError(
+                f"the truth of a traced value ({value.type!r}) is not known while "
+                "tracing; branches on traced values are not supported yet",
+                op="bool()",
+                fix="use np.where(condition, a, b)",
+            ),
+        )
+        raise AssertionError("demand raises")
+
+    def __round__(self, digits: int = 0) -> Any:
+        return METHODS["round"](self, digits)
+
+    def item(self, *at: Any) -> Any:
+        """The element as a Python number, if it is known."""
+        return np.asarray(_data(self, "a Python number")).item(*at)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, if they are known."""
+        return np.asarray(_data(self, "a list")).tolist()
+
+    def __copy__(self) -> Any:
+        return _Method(self, "copy")()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return _Method(self, "copy")()
+
+    def __reduce__(self) -> Any:
+        raise _conversion(self, "a pickle")
+
+
+class _Method:
+    """A method of a proxy that an op stands for."""
+
+    __slots__ = ("array", "name")
+
+    def __init__(self, array: Proxy, name: str) -> None:
+        self.array = array
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        array, name = self.array, self.name
+        session = session_of(array)
+        if name in UPDATES:
+            return update(session, UPDATES[name], (array, *args), kwargs, f"x.{name}")
+        out = kwargs.pop("out", None)
+        fresh = name in FRESH_METHODS and kwargs.get("copy", True) is True
+        result = enter(
+            session,
+            METHODS[name],
+            (array, *args),
+            kwargs,
+            name=f"x.{name}",
+            fresh=fresh,
+        )
+        return result if out is None else write_out(session, out, result, f"x.{name}")
+
+
+def _rows(array: Proxy, count: int) -> Iterator[Any]:
+    """The rows, each named after the loop's variable."""
+    for i in range(count):
+        session = session_of(array)
+        row = enter(session, read, (array, i), name="for x in array")
+        sites = session.locator.sites
+        if sites and sites[-1].loop and row.value.hint is None:
+            row.value.hint, row.value.user = sites[-1].loop, True
+        yield row
+
+
+def _is_view_at(written: Handle, base: Handle, key: Any) -> bool:
+    """Whether `written` is `base[key]`, changed in place through the view."""
+    if written.parent is not base or len(written.steps) != 1:
+        return False
+    (step,) = written.steps
+    if step.op is not getitem or len(step.inputs) > 1:
+        return False
+    arrays, attrs = subscript(Ref(base.value, base.builder), lower(key, []))
+    return not arrays and attrs["index"] == step.attrs["index"]
+
+
+def _traced_mask(x: Ref, key: Any, session: Session) -> Any:
+    """The mask of `x[mask] = scalar` in the rank of `x`, or None for any other key."""
+    if not isinstance(key, Ref) or key.type.kind != "b":
+        return None
+    shape = key.type.shape
+    if session.is_concrete(key.value) or shape != x.type.shape[: len(shape)]:
+        return None
+    missing = len(x.type.shape) - len(shape)
+    return METHODS["reshape"](key, (*shape, *[1] * missing)) if missing else key
+
+
+def _place(x: Handle) -> Location | None:
+    session = x.builder.session  # type: ignore[attr-defined]
+    return session.place() if ACTIVE.session is session else None
+
+
+def _peek(x: Proxy) -> Any:
+    """The data of a constant scalar, or None."""
+    session = x.builder.session  # type: ignore[attr-defined]
+    value = x.value
+    return session.compute(value) if session.is_concrete(value) else None
+
+
+def _data(x: Proxy, wanted: str = "a number", demand: bool = False) -> Any:
+    """The data of a proxy that depends on constants only.
+
+    Raises:
+        Restart: if it is a traced int and `demand` is set.
+        ConversionError: if it is traced.
+    """
+    session = session_of(x)
+    value = current(x)
+    if session.is_concrete(value):
+        return session.ask(value)
+    error = _conversion(x, wanted)
+    if demand:
+        session.demand(value, error)
+    raise error
+
+
+def _conversion(x: Proxy, wanted: str) -> ConversionError:
+    return ConversionError(
+        f"a traced value ({x.value.type!r}) would become {wanted}, and be a constant "
+        "from then on",
+        at=_place(x),
+        fix="keep it an array of the traced function, and store it only in arrays made "
+        "there by np.zeros, np.array and the like",
+    )
+
+
+# ---------------------------------------------------------------------- the operators
+_SYMBOLS = {
+    "__add__": "+",
+    "__sub__": "-",
+    "__mul__": "*",
+    "__truediv__": "/",
+    "__floordiv__": "//",
+    "__mod__": "%",
+    "__pow__": "**",
+    "__matmul__": "@",
+    "__and__": "&",
+    "__or__": "|",
+    "__xor__": "^",
+    "__lshift__": "<<",
+    "__rshift__": ">>",
+    "__lt__": "<",
+    "__le__": "<=",
+    "__gt__": ">",
+    "__ge__": ">=",
+    "__eq__": "==",
+    "__ne__": "!=",
+    "__neg__": "-x",
+    "__pos__": "+x",
+    "__abs__": "abs",
+    "__invert__": "~",
+}
+OPERATOR_FUNCTIONS = {
+    name: getattr(operator, name) for name in _SYMBOLS if hasattr(operator, name)
+}
+_COMPARISONS = {"__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"}
+_UNARY = {"__neg__", "__pos__", "__abs__", "__invert__"}
+for _name in _SYMBOLS:
+    if _name in _UNARY:
+        setattr(Proxy, _name, _unary(_name))
+        continue
+    setattr(Proxy, _name, _binary(_name))
+    if _name not in _COMPARISONS:
+        _stem = _name.strip("_")
+        setattr(Proxy, f"__r{_stem}__", _reflected(_name))
+        setattr(Proxy, f"__i{_stem}__", _in_place(_name))
+
+
+def _divmod(self: Proxy, other: Any) -> tuple:
+    return self // other, self % other
+
+
+Proxy.__divmod__ = _divmod  # type: ignore[attr-defined]
+
+
+def record_call(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
+    """An op called directly with a proxy."""
+    for x in args:
+        if isinstance(x, Proxy):
+
+            def run(*given: Any) -> Any:
+                return op(*given, **attrs)
+
+            return enter(session_of(x), run, args, name=op.spelling)
+    raise TypeError(f"{op!r} was called without a value to record")
+
+
+HANDLERS[Proxy] = record_call
+
+
+def make(value: Value, session: Session) -> Proxy:
+    """The user's handle on a fresh value."""
+    return Proxy(value, session.builder, Buffer(value))
+
+
+def argument(value: Value, session: Session) -> Proxy:
+    """The user's handle on a parameter."""
+    return Proxy(value, session.builder, Buffer(value, ARGUMENT))

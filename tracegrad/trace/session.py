@@ -1,0 +1,362 @@
+"""The state of one trace: the builder, the call's values, what Python asked for.
+
+A session belongs to one thread.  Values are abstract; those that depend on constants
+alone are *concrete* and can be computed when Python needs one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from tracegrad.errors import (
+    ControlFlowError,
+    LeakedTracerError,
+    ShapeError,
+    TracegradError,
+)
+from tracegrad.ir.dims import evaluate as evaluate_size
+from tracegrad.ir.dims import named
+from tracegrad.ir.dims import names as names_in
+from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.location import Location
+from tracegrad.ir.types import Dim, Size, is_scalar_literal
+from tracegrad.ops.create import dim
+from tracegrad.ops.define import HANDLERS, Op
+from tracegrad.ops.evaluate import run_nodes
+from tracegrad.ops.infer import shape_text
+from tracegrad.ops.record import Builder, Ref
+from tracegrad.trace.frames import Locator
+
+
+class Restart(BaseException):
+    """Python needs a number that must then be static: trace again with it fixed.
+
+    Not an `Exception`, so that no handler of the user's catches it.
+
+    Attributes:
+        static_leaves: parameters whose value Python asked for.
+        static_axes: (parameter, axis) pairs whose size Python asked for.
+    """
+
+    def __init__(
+        self,
+        static_leaves: Iterable[Value] = (),
+        static_axes: Iterable[tuple[Value, int]] = (),
+    ) -> None:
+        super().__init__()
+        self.static_leaves = set(static_leaves)
+        self.static_axes = set(static_axes)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFact:
+    """A relation between symbolic sizes that was decided by the call's values.
+
+    Attributes:
+        relation: "==" or ">=".
+        left, right: the sizes.
+        outcome: whether it holds.
+    """
+
+    relation: str
+    left: Size
+    right: Size
+    outcome: bool
+
+
+class _Active(threading.local):
+    """Per thread: the trace that is running."""
+
+    session: Session | None = None
+
+
+ACTIVE = _Active()
+
+
+def active() -> bool:
+    """Whether a trace is running in this thread.
+
+    A transformed function that is called then must be inlined, even if none of its
+    arguments is traced: it may close over values that are.
+    """
+    return ACTIVE.session is not None
+
+
+class TraceBuilder(Builder):
+    """Records the user's operations, and knows which values are constant.
+
+    Attributes:
+        session: the trace that it belongs to.
+        producers: the node that made each value.
+        concrete: values that depend on constants only.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self.producers: dict[Value, Node] = {}
+        self.concrete: set[Value] = set()
+
+    def lift(self, x: Any) -> Value:
+        """The value of a `Ref`, or the constant of a number, an array or a size."""
+        if isinstance(x, Ref):
+            return x.value
+        if isinstance(x, Dim):
+            return self.record(dim, (), {"size": x}).value
+        return self.session.constant(x)
+
+    def append(self, node: Node) -> None:
+        """Add a finished node."""
+        self.nodes.append(node)
+        for value in node.outputs:
+            self.producers[value] = node
+        for value in node.inputs:
+            if type(value) is not Const and value not in self.concrete:
+                return
+        if not any(map(_symbolic, node.attrs.values())):
+            self.concrete.update(node.outputs)
+
+
+def _symbolic(attr: Any) -> bool:
+    if type(attr) is tuple:
+        return any(map(_symbolic, attr))
+    if isinstance(attr, Dim):
+        return True
+    replace = getattr(attr, "map_sizes", None)
+    if replace is None:
+        return False
+    found: list[Any] = []
+    replace(found.append)
+    return any(map(_symbolic, found))
+
+
+class Session:
+    """One trace.
+
+    Attributes:
+        builder: where nodes are recorded.
+        values: parameter -> the call's data; None if only types are known.
+        facts: relations of sizes decided by the call's values.
+        asked: captured arrays whose content decided something while tracing.
+        captured: id of a captured array or number -> (name, object).
+        constants: id of an array -> its constant, so that each occurs once.
+        locator: finds the user's line.
+        array: makes the user's handle for (value, session).
+    """
+
+    def __init__(
+        self,
+        values: dict[Value, Any] | None,
+        params: Iterable[Value],
+        base: FrameType,
+        array: Callable[[Value, Session], Any],
+        met: Callable[[FrameType], None],
+    ) -> None:
+        self.builder = TraceBuilder(self)
+        self.values = values
+        self.params = tuple(params)
+        self.facts: list[SizeFact] = []
+        self.asked: dict[int, np.ndarray] = {}
+        self.captured: dict[int, tuple[str, Any]] = {}
+        self.constants: dict[int, Const] = {}
+        self.scalars: list[Const] = []
+        self.known: dict[Value, Any] = {}
+        self.locator = Locator(base, met)
+        self.array = array
+        self.thread = threading.get_ident()
+
+    # ------------------------------------------------------------------- places
+    def locate(self) -> None:
+        """Give the nodes recorded from now on the user's current place."""
+        self.builder.at = self.locator.find()
+
+    def place(self) -> Location | None:
+        """The user's current line."""
+        chain = self.locator.find()
+        return chain[-1] if chain else None
+
+    # ---------------------------------------------------------------- constants
+    def constant(self, x: Any) -> Const:
+        """The constant of a number or an array; one per array object."""
+        if is_scalar_literal(x) or isinstance(x, np.generic):
+            found = Const(x)
+            name = self.captured.get(id(x))
+            if name is not None and name[1] is x:
+                found.hint = name[0]
+            self.scalars.append(found)
+            return found
+        known = self.constants.get(id(x))
+        if known is not None:
+            return known
+        name = self.captured.get(id(x))
+        if name is not None and name[1] is x:
+            made = Const(x, name[0])
+        else:
+            made = Const(x, derived=True)
+        self.constants[id(x)] = made
+        return made
+
+    def made_here(self, data: Any) -> Const:
+        """The constant of an array that a NumPy call in the function made."""
+        made = Const(data)
+        self.constants[id(data)] = made
+        return made
+
+    def is_concrete(self, value: Value) -> bool:
+        """Whether a value depends on constants only."""
+        return type(value) is Const or value in self.builder.concrete
+
+    def compute(self, value: Value) -> Any:
+        """The data of a concrete value; each node is run once."""
+        if isinstance(value, Const):
+            return value.value
+        known, producers = self.known, self.builder.producers
+        waiting = [value]
+        while waiting:
+            node = producers[waiting[-1]]
+            missing = [
+                v for v in node.inputs if type(v) is not Const and v not in known
+            ]
+            if not missing and node.outputs[0] not in known:
+                run_nodes((node,), known)
+            waiting.pop() if not missing else waiting.extend(missing)
+        return self.known[value]
+
+    def ask(self, value: Value) -> Any:
+        """The data of a concrete value that Python needs now.
+
+        The captured arrays behind it then decide what is traced, so that their content
+        is guarded.
+        """
+        for source in self.sources(value):
+            if isinstance(source, Const) and isinstance(source.value, np.ndarray):
+                self.asked[id(source.value)] = source.value
+        return self.compute(value)
+
+    def sources(self, value: Value) -> list[Value]:
+        """The parameters, constants and sizes' nodes that a value depends on."""
+        found: dict[Value, None] = {}
+        seen = {value}
+        waiting = [value]
+        while waiting:
+            v = waiting.pop()
+            node = self.builder.producers.get(v)
+            if node is None or not node.inputs:
+                found[v] = None
+                continue
+            for read in node.inputs:
+                if read not in seen:
+                    seen.add(read)
+                    waiting.append(read)
+        return list(found)
+
+    # ------------------------------------------------------------ what Python asks
+    def demand(self, value: Value, error: TracegradError) -> None:
+        """Python needs the value of a traced one: start again with it static, or fail.
+
+        Raises:
+            Restart: if it depends on Python ints and sizes only.
+            TracegradError: `error`, if it depends on floats or arrays.
+        """
+        leaves: set[Value] = set()
+        axes: set[tuple[Value, int]] = set()
+        fixable = self.values is not None
+        for v in self.sources(value):
+            node = self.builder.producers.get(v)
+            if node is not None and node.op is dim:
+                axes |= self.axes_of(node.attrs["size"])
+            elif v.type.weak and v.type.kind == "i" and v in self.params:
+                leaves.add(v)
+            elif not self.is_concrete(v):
+                fixable = False
+        if fixable and (leaves or axes):
+            raise Restart(leaves, axes)
+        raise error.locate(None, self.place())
+
+    def axes_of(self, size: Size) -> set[tuple[Value, int]]:
+        """The parameters' axes that a symbolic size is read from."""
+        wanted = set(names_in(size))
+        return {
+            (value, axis)
+            for value in self.params
+            for axis, s in enumerate(value.type.shape)
+            if isinstance(s, Dim) and wanted.intersection(names_in(s))
+        }
+
+    def size_value(self, size: Size) -> int | None:
+        """The number that a size has in this call; None if only types are known."""
+        if type(size) is int:
+            return size
+        if self.values is None:
+            return None
+        env: dict[str, int] = {}
+        for value, data in self.values.items():
+            shape = np.shape(data)
+            for s, number in zip(value.type.shape, shape, strict=True):
+                for name in names_in(s) if isinstance(s, Dim) else ():
+                    if s is named(name):
+                        env[name] = number
+        if not set(names_in(size)) <= set(env):
+            return None
+        return evaluate_size(size, env)
+
+    def decide(self, relation: str, left: Size, right: Size) -> bool:
+        """Answer `left == right` or `left >= right` by the call's values, and note it.
+
+        Raises:
+            ShapeError: if only types are known.
+        """
+        a, b = self.size_value(left), self.size_value(right)
+        if a is None or b is None:
+            raise ShapeError(
+                f"whether {left} {relation} {right} depends on the sizes, which "
+                "tg.spec leaves open",
+                at=self.place(),
+                fix="give the sizes the same name in tg.spec, or fixed numbers",
+            )
+        outcome = a == b if relation == "==" else a >= b
+        fact = SizeFact(relation, left, right, outcome)
+        if fact not in self.facts:
+            self.facts.append(fact)
+        return outcome
+
+    def count(self, mask: Any) -> Size:
+        """The number of true elements of a mask, which only a concrete one has."""
+        value = mask.value
+        if self.is_concrete(value):
+            return int(np.count_nonzero(self.ask(value)))
+        raise ControlFlowError(
+            f"the size of x[mask] depends on the values of a traced mask of shape "
+            f"{shape_text(value.type.shape)}",
+            op="x[mask]",
+            at=self.place(),
+            fix="use np.where(mask, x, 0.0), which keeps the shape",
+        )
+
+
+def leaked(session: Session) -> LeakedTracerError:
+    """The error for a traced value outside its trace."""
+    if ACTIVE.session is None and session.thread != threading.get_ident():
+        what = "a traced value was used in another thread than its trace runs in"
+        return LeakedTracerError(what, fix="keep the traced function in one thread")
+    return LeakedTracerError(
+        "a traced value was used after its trace had ended",
+        fix="return what you need from the function; do not store it elsewhere",
+    )
+
+
+def _create(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
+    """An op without array arguments: a node in a trace, else an array."""
+    session = ACTIVE.session
+    if session is None:
+        return op.run(*args, **attrs)
+    return session.builder.record(op, args, attrs)
+
+
+HANDLERS[type(None)] = _create

@@ -1,0 +1,252 @@
+"""The trace: a user's function called on proxies gives a list of nodes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from tracegrad.ir.graph import Const, Value
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, map_leaves
+from tracegrad.ir.tree import restore as restore_tree
+from tracegrad.ir.types import is_scalar_literal
+from tracegrad.ops.cast import alias
+from tracegrad.ops.infer import decider
+from tracegrad.ops.record import Ref
+from tracegrad.trace.boundary import lower
+from tracegrad.trace.buffers import Handle
+from tracegrad.trace.guards import Guard
+from tracegrad.trace.interpose import is_swapped, original_of, swappable, swapping
+from tracegrad.trace.proxy import argument, make
+from tracegrad.trace.session import (
+    ACTIVE,
+    Restart,
+    Session,
+    SizeFact,
+    TraceBuilder,
+    active,
+)
+from tracegrad.trace.sizes import Size
+
+__all__ = [
+    "Guard",
+    "Restart",
+    "SizeFact",
+    "TraceBuilder",
+    "Traced",
+    "active",
+    "inline",
+    "is_traced",
+    "trace",
+]
+
+
+@dataclass(slots=True)
+class Traced:
+    """A traced function.
+
+    Attributes:
+        builder: its nodes are the forward program; a derivative may be recorded too.
+        result: structure of the result; leaves hold `Value`s, constants included.
+        guards: what the program depends on besides the arguments.
+        facts: relations of symbolic sizes decided by the call's values.
+    """
+
+    builder: TraceBuilder
+    result: Tree
+    guards: list[Guard] = field(default_factory=list)
+    facts: list[SizeFact] = field(default_factory=list)
+
+
+class _NewModule(BaseException):
+    """A user module met in mid-trace has names to swap: trace again with them."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        super().__init__()
+        self.space = space
+
+
+def is_traced(x: Any) -> bool:
+    """Whether `x` is an array or a size of a trace."""
+    return isinstance(x, Handle) or type(x) is Size
+
+
+def trace(
+    function: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    *,
+    values: dict[Value, Any] | None,
+) -> Traced:
+    """Call `function` on proxies and record what it computes.
+
+    Args:
+        function: the user's.
+        args: `Tree`s whose leaves hold `Value`s, or objects that are passed as they
+            are.
+        kwargs: the same, by name.
+        values: the call's data for each `Value`; None if only the types are known.
+
+    Raises:
+        Restart: if a parameter or an axis must be static.
+        TracegradError: if the function does what cannot be traced.
+    """
+    spaces = [space] if (space := _globals_of(function)) is not None else []
+    while True:
+        try:
+            return _trace_once(function, args, kwargs, values, spaces)
+        except _NewModule as met:
+            spaces.append(met.space)
+
+
+def _globals_of(function: Any) -> dict[str, Any] | None:
+    while True:
+        inner = getattr(function, "__wrapped__", None) or getattr(
+            function, "func", None
+        )
+        if inner is None:
+            break
+        function = inner
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__globals__"):
+        function = vars(type(function)).get("__call__")
+    return getattr(function, "__globals__", None)
+
+
+def _trace_once(
+    function: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    values: dict[Value, Any] | None,
+    spaces: list[dict[str, Any]],
+) -> Traced:
+    mine = {id(space) for space in spaces}
+
+    def met(frame: FrameType) -> None:
+        space = frame.f_globals
+        if id(space) not in mine and (is_swapped(space) or swappable(space)):
+            raise _NewModule(space)
+
+    params = [
+        leaf.value
+        for tree in (*args, *kwargs.values())
+        if isinstance(tree, Leaf | Static | Branch)
+        for leaf in leaves(tree)
+    ]
+    session = Session(values, params, sys._getframe(), make, met)
+
+    def restore(tree: Any) -> Any:
+        if isinstance(tree, Leaf | Static | Branch):
+            return restore_tree(tree, lambda value: argument(value, session))
+        return tree
+
+    given = [restore(tree) for tree in args]
+    named = {key: restore(tree) for key, tree in kwargs.items()}
+    with swapping(spaces), _Running(session):
+        out = function(*given, **named)
+        result = build(out, lambda x: _result_leaf(x, session))
+    return Traced(session.builder, result, [], session.facts)
+
+
+class _Running:
+    """Context: the session is this thread's, and answers questions about sizes."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __enter__(self) -> None:
+        self.before = ACTIVE.session, decider.ask, decider.count
+        ACTIVE.session = self.session
+        decider.ask, decider.count = self.session.decide, self.session.count
+
+    def __exit__(self, *exception: object) -> None:
+        ACTIVE.session, decider.ask, decider.count = self.before
+        self.session.locator.close()
+
+
+def _result_leaf(x: Any, session: Session) -> Leaf | Static:
+    x = original_of(x)
+    if type(x) is Size:
+        x = x.number()
+    if isinstance(x, Handle):
+        return Leaf(lower(x, []).value)
+    if isinstance(x, np.ndarray | np.generic):
+        return Leaf(session.constant(x))
+    if is_scalar_literal(x) and type(x) is not bool:
+        return Leaf(Const(x))
+    return Static(x)
+
+
+def inline(
+    function: Callable[..., Any],
+    args: tuple,
+    kwargs: dict[str, Any],
+    transform: Callable[..., Tree],
+) -> Any:
+    """Run `function` in the trace that is running, and put a transform of it there.
+
+    The arguments get fresh values by the op `alias`, so that values that the function
+    closes over are constants of the inner derivative.
+
+    Args:
+        function: the user's.
+        args: the user's arguments; traced values, arrays, numbers and containers.
+        kwargs: the same, by name.
+        transform: `(builder, nodes, params, result) -> Tree` of `Ref`s, where `nodes`
+            are those of `function`, `params` is `(trees of args, trees of kwargs)` with
+            `Value`s in the leaves, and `result` is the tree of what it returned.
+
+    Returns:
+        The structure that `transform` gave, of the user's arrays.
+    """
+    session = ACTIVE.session
+    if session is None:
+        raise RuntimeError("inline is called inside of a trace only")
+    builder = session.builder
+    session.locate()
+    outer, builder.nodes = builder.nodes, []
+    try:
+        trees = [build(x, lambda part: _argument_leaf(part, session)) for x in args]
+        named = {
+            key: build(x, lambda part: _argument_leaf(part, session))
+            for key, x in kwargs.items()
+        }
+
+        def restore(tree: Tree) -> Any:
+            return restore_tree(tree, lambda value: argument(value, session))
+
+        out = function(
+            *[restore(tree) for tree in trees],
+            **{key: restore(tree) for key, tree in named.items()},
+        )
+        result = build(out, lambda x: _result_leaf(x, session))
+        nodes = list(builder.nodes)
+        made = transform(builder, nodes, (trees, named), result)
+    finally:
+        outer.extend(builder.nodes)
+        builder.nodes = outer
+    values = map_leaves(made, lambda ref: ref.value if isinstance(ref, Ref) else ref)
+    return restore_tree(values, lambda value: _user_value(value, session))
+
+
+def _argument_leaf(x: Any, session: Session) -> Leaf | Static:
+    x = original_of(x)
+    number = is_scalar_literal(x) and type(x) not in (bool, int)
+    if isinstance(x, Handle):
+        ref = lower(x, [])
+    elif number or isinstance(x, np.ndarray | np.generic):
+        ref = Ref(session.constant(x), session.builder)
+    else:
+        return Static(x)
+    made = session.builder.record(alias, (ref,), {})
+    made.value.type = ref.value.type
+    made.value.hint = ref.value.hint
+    return Leaf(made.value)
+
+
+def _user_value(value: Any, session: Session) -> Any:
+    return make(value, session) if isinstance(value, Value) else value
