@@ -13,7 +13,6 @@ y = (x + 1) ** 2
 """
 
 import ast
-import copy
 import sys
 from collections.abc import Callable
 
@@ -35,7 +34,16 @@ from tracegrad.codegen.printer_layout import (
     soft_block,
     text_width,
 )
-from tracegrad.codegen.printer_literals import docstring_text, one_line, parseable
+from tracegrad.codegen.printer_literals import (
+    Blank,
+    Comment,
+    docstring,
+    docstring_text,
+    one_line,
+    parseable,
+    strip_comments,
+    with_comment,
+)
 from tracegrad.codegen.printer_rules import (
     ATOM,
     NAMED,
@@ -65,58 +73,6 @@ WIDTH = 88
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
-
-
-class Comment(ast.stmt):
-    """A line (or lines) of comment: `# text`.  Never reaches `compile`."""
-
-    _fields = ("text",)
-
-
-class Blank(ast.stmt):
-    """A blank line.  Never reaches `compile`."""
-
-    _fields = ()
-
-
-def with_comment(stmt: ast.stmt, text: str) -> ast.stmt:
-    """Gives `stmt` a trailing comment, and returns it.
-
-    It is printed after the statement (after the header of a compound one) if the line
-    then fits the width, and else on a line above.
-    """
-    stmt.comment = text
-    return stmt
-
-
-def docstring(text: str, depth: int) -> ast.Expr:
-    """Returns `text` as a docstring whose lines are indented for a body `depth` deep.
-
-    The value of a docstring holds the indentation of its lines, so that the printer
-    must not add any: a module's docstring has depth 0, a function's depth 1.
-    """
-    first, *rest = text.strip().splitlines() or [""]
-    pad = " " * (INDENT * depth)
-    lines = [pad + line.rstrip() if line.strip() else "" for line in rest]
-    closing = [pad] if rest else []
-    return ast.Expr(ast.Constant("\n".join([first.rstrip(), *lines, *closing])))
-
-
-def strip_comments(tree: ast.AST) -> ast.AST:
-    """Returns a copy of `tree` without `Comment` and `Blank`, fit for `compile`.
-
-    A body that holds nothing else gets a `pass`, as it does in the text.
-    """
-    tree = copy.deepcopy(tree)
-    for node in ast.walk(tree):
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list) and any(
-                isinstance(item, Comment | Blank) for item in value
-            ):
-                kept = [item for item in value if not isinstance(item, Comment | Blank)]
-                is_body = name == "body" and not isinstance(node, ast.Module)
-                setattr(node, name, kept or ([ast.Pass()] if is_body else []))
-    return tree
 
 
 def to_source(tree: ast.AST) -> str:
@@ -157,7 +113,8 @@ def _ends_in_definition(stmt: ast.stmt) -> bool:
     """Returns whether the last lines of `stmt` are those of a function or class."""
     while not isinstance(stmt, _DEFINITIONS):
         for name in ("finalbody", "orelse", "handlers", "body"):
-            body = getattr(stmt, name, None)
+            body = getattr(stmt, name, None) or ()
+            body = [item for item in body if not isinstance(item, Comment | Blank)]
             if body:
                 stmt = body[-1]
                 break
@@ -235,57 +192,76 @@ class Printer(ExpressionPrinter):
             parent: the module, function or class, if `body` belongs to one.
         """
         previous: ast.stmt | None = None
+        # Comments and blank lines before the next statement.
         pending: list[Comment | Blank] = []
+        # Exactly one blank line follows the docstring of a module or class.
+        is_documented = False
         for stmt in body:
             if isinstance(stmt, Comment | Blank):
-                pending.append(stmt)
+                if isinstance(stmt, Comment) or not is_documented:
+                    pending.append(stmt)
                 continue
-            self.separate(previous, stmt, pending, parent)
-            is_first, previous, pending = previous is None, stmt, []
+            start, blanks = len(self.lines), self.comments(pending, stmt)
             self.comment = getattr(stmt, "comment", None)
+            is_first, pending, is_documented = previous is None, [], False
             if is_first and parent is not None and self.is_docstring(stmt):
                 self.fill(docstring_text(stmt.value.value, INDENT * self._indent))
-                # Nothing stands close to it, except in a function.
                 if isinstance(parent, ast.Module | ast.ClassDef):
-                    pending.append(Blank())
+                    pending, is_documented = [Blank()], True
             else:
                 self.node(stmt)
             self.flush()
-        self.separate(previous, None, pending, parent)
+            self.separate(start, previous, stmt, blanks, parent)
+            previous = stmt
+        start, blanks = len(self.lines), self.comments(pending, None)
+        if len(self.lines) > start:
+            self.separate(start, previous, None, blanks, parent)
         if previous is None and self._indent:
             self.fill("pass")
             self.flush()
 
-    def separate(
-        self,
-        previous: ast.stmt | None,
-        stmt: ast.stmt | None,
-        pending: list[Comment | Blank],
-        parent: ast.AST | None,
-    ) -> None:
-        """Prints the blank lines and comments between two statements of a body."""
-        most = 1 if self._indent else 2
-        comments = "".join("\n" if isinstance(p, Blank) else "#" for p in pending)
-        blanks = len(comments) - len(comments.lstrip("\n"))
-        pending = pending[blanks:]
-        if stmt is None and "#" not in comments:
-            return
-        is_definition = isinstance(stmt, _DEFINITIONS)
-        if previous is None:
-            # A function that opens a branch stands apart from the `if`.
-            blanks = int(is_definition and self._indent > 0 and parent is None)
-        elif is_definition or _ends_in_definition(previous):
-            blanks = most
-        elif isinstance(previous, _IMPORTS) and not isinstance(stmt, _IMPORTS):
-            blanks = max(blanks, 1)
-        self.lines.extend([""] * min(blanks, most))
+    def comments(self, pending: list[Comment | Blank], stmt: ast.stmt | None) -> int:
+        """Prints the comments before a statement; returns the blank lines before it."""
+        blanks, is_start = 0, True
         pad = " " * (INDENT * self._indent)
         for item in pending:
             if isinstance(item, Comment):
+                is_start = False
                 for line in item.text.splitlines() or [""]:
                     self.lines.append(f"{pad}# {one_line(line)}".rstrip())
-            elif stmt is not None and not is_definition and self.lines[-1]:
-                self.lines.append("")
+            elif is_start:
+                blanks += 1
+            elif stmt is not None and not isinstance(stmt, _DEFINITIONS):
+                if self.lines[-1]:
+                    self.lines.append("")
+        return blanks
+
+    def separate(
+        self,
+        start: int,
+        previous: ast.stmt | None,
+        stmt: ast.stmt | None,
+        blanks: int,
+        parent: ast.AST | None,
+    ) -> None:
+        """Puts blank lines before the lines from `start` on, those of `stmt`.
+
+        Args:
+            previous: the statement before it, if there is one.
+            blanks: how many the tree asks for.
+        """
+        most = 1 if self._indent else 2
+        is_commented = self.lines[start].lstrip().startswith("#")
+        if previous is None:
+            # A function that opens a branch stands apart from the `if`.
+            is_branch = self._indent > 0 and parent is None and not is_commented
+            blanks = int(is_branch and isinstance(stmt, _DEFINITIONS))
+        elif isinstance(stmt, _DEFINITIONS) or _ends_in_definition(previous):
+            blanks = most
+        elif isinstance(previous, _IMPORTS) and stmt is not None:
+            if is_commented or not isinstance(stmt, _IMPORTS):
+                blanks = max(blanks, 1)
+        self.lines[start:start] = [""] * min(blanks, most)
 
     def is_docstring(self, stmt: ast.stmt) -> bool:
         """Returns whether `stmt` is a string that can be a docstring."""
@@ -356,7 +332,8 @@ class Printer(ExpressionPrinter):
             return
         before = [*before, operator]
         content = self.capture(lambda: self.node(value), None)
-        choices = [before + content, before + hard_parens(content), before + content]
+        parens = Group(hard_parens(content), expanded=True)
+        choices = [before + content, [*before, parens], before + content]
         if chain:
             choices.insert(1, [*before, Group(content, expanded=True)])
         self.write(Variants(choices))
@@ -418,7 +395,11 @@ class Printer(ExpressionPrinter):
         if t.value is None:
             self.tail(t.annotation)
         else:
-            self.assign(self.target(t.annotation), " = ", t.value, bare=False)
+            annotation = self.capture(lambda: self.child(t.annotation, TEST), None)
+            if not self.has_brackets(t.annotation):
+                content = self.capture(lambda: self.child(t.annotation, TEST))
+                annotation = [parens_if_expands(content)]
+            self.assign(annotation, " = ", t.value, bare=False)
 
     def _Return(self, t: ast.Return) -> None:
         self.fill("return")
@@ -441,6 +422,22 @@ class Printer(ExpressionPrinter):
         if t.msg is not None:
             self.write(", ")
             self.tail(t.msg, best_fit=False)
+
+    def _Delete(self, t: ast.Delete) -> None:
+        self.fill("del ")
+        # Never in parentheses, even if too long: they would make one target, a tuple.
+        for index, target in enumerate(t.targets):
+            self.write(", " if index else "")
+            self.write(
+                self.capture(lambda target=target: self.child(target, TEST), None)
+            )
+
+    def _Raise(self, t: ast.Raise) -> None:
+        self.fill("raise")
+        for word, node in ((" ", t.exc), (" from ", t.cause)):
+            if node is not None:
+                self.write(word)
+                self.tail(node)
 
     def _ImportFrom(self, t: ast.ImportFrom) -> None:
         self.fill(f"from {'.' * (t.level or 0)}{t.module or ''} import ")
@@ -529,15 +526,19 @@ class Printer(ExpressionPrinter):
 
     def returns(self, annotation: ast.expr | None) -> None:
         """Prints the type of the result of a function."""
-        if annotation is not None:
-            self.write(" -> ")
-            self.tail(annotation, best_fit=False)
+        if annotation is None:
+            return
+        self.write(" -> ")
+        if needs_parens(annotation) == "multiline":
+            self.tail(annotation)
+        else:
+            self.child(annotation, TEST)
 
     def _ClassDef(self, t: ast.ClassDef) -> None:
         self.decorators(t)
         self.fill(f"class {t.name}")
         if t.bases or t.keywords:
-            self.arguments(t.bases, t.keywords)
+            self.arguments(t.bases, t.keywords, is_call=False)
         self.body(t)
 
     def decorators(self, t: ast.stmt) -> None:
@@ -545,7 +546,7 @@ class Printer(ExpressionPrinter):
         comment, self.comment = self.comment, None
         for decorator in t.decorator_list:
             self.fill("@")
-            self.child(decorator, NAMED)
+            self.tail(decorator, NAMED)
         self.flush()
         self.comment = comment
 

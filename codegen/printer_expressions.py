@@ -30,6 +30,7 @@ from tracegrad.codegen.printer_rules import (
     any_brackets,
     is_fluent,
     is_postfix,
+    is_tuple,
     operands,
     precedence,
     wrapped,
@@ -60,6 +61,14 @@ CHAINS = (ast.BinOp, ast.BoolOp, ast.Compare)
 
 class PrinterError(ValueError):
     """A tree that has no text: a node the printer does not know, or a bad name."""
+
+
+def _not_in_fstring(text: str) -> PrinterError:
+    return PrinterError(
+        f"{text!r:.60} cannot stand inside an f-string\n"
+        "before Python 3.12 no backslash or further kind of quote is possible there\n"
+        "assign it to a name, and use the name"
+    )
 
 
 class ExpressionPrinter(astunparse.Unparser):
@@ -132,6 +141,10 @@ class ExpressionPrinter(astunparse.Unparser):
         group = Group([left, *soft_block(self.capture(emit)), right])
         outermost = self.nesting is None or self.nesting is _INSIDE
         self.write(group if outermost else Expandable([group], self.nesting))
+
+    def grouped(self, emit: Callable[[], None]) -> None:
+        """Prints what `emit` writes as a group, inside brackets."""
+        self.write(Group(self.capture(emit)))
 
     def group(self, emit: Callable[[], None]) -> None:
         """Prints what `emit` writes as a group, where line breaks are possible."""
@@ -206,36 +219,23 @@ class ExpressionPrinter(astunparse.Unparser):
             # Inside an f-string, Python 3.11 allows no backslash.
             if self.quotes is _QUOTES or "\\" not in body:
                 return quote + body + quote
-        raise PrinterError(
-            f"{text!r:.60} cannot stand inside an f-string\n"
-            "before Python 3.12 no backslash or further kind of quote is possible\n"
-            "assign it to a name, and use the name"
-        )
+        raise _not_in_fstring(text)
 
     def _JoinedStr(self, t: ast.JoinedStr) -> None:
         around = self.quotes
         text = "".join(v.value for v in t.values if self.is_text(v))
-        if text.count('"') > text.count("'") and "'" in around:
-            quotes = ("'", *around)
-        else:
-            quotes = around
-        for quote in quotes:
+        single_first = "'" in around and text.count('"') > text.count("'")
+        failure = _not_in_fstring("an f-string")
+        for quote in ("'", *around) if single_first else around:
             self.quotes = tuple(q for q in around if quote not in q)
             try:
-                body = self.fstring(t, quote)
-            except PrinterError:
-                if quote == quotes[-1]:
-                    raise
-                continue
+                self.write(f"f{quote}{self.fstring(t, quote)}{quote}")
+                return
+            except PrinterError as error:
+                failure = error
             finally:
                 self.quotes = around
-            self.write(f"f{quote}{body}{quote}")
-            return
-        raise PrinterError(
-            "an f-string is nested too deeply\n"
-            "before Python 3.12 each level needs its own kind of quote\n"
-            "assign the inner f-string to a name, and use the name"
-        )
+        raise failure
 
     def _FormattedValue(self, t: ast.FormattedValue) -> None:
         self._JoinedStr(ast.JoinedStr([t]))
@@ -261,11 +261,7 @@ class ExpressionPrinter(astunparse.Unparser):
         """Returns one `{...}` of an f-string."""
         text = flat_text(self.capture(lambda: self.child(t.value, OR)))
         if quote in text or "\\" in text:
-            raise PrinterError(
-                f"{text!r:.60} cannot stand inside an f-string\n"
-                "before Python 3.12 no backslash or further kind of quote is possible\n"
-                "assign it to a name, and use the name"
-            )
+            raise _not_in_fstring(text)
         body = "{" + (" " if text.startswith("{") else "") + text
         if t.conversion in (115, 114, 97):
             body += "!" + chr(t.conversion)
@@ -420,8 +416,8 @@ class ExpressionPrinter(astunparse.Unparser):
         """Prints an attribute, call or subscript; a fluent chain breaks before dots."""
         if fluent is not None:
             self.link(t, fluent)
-        elif self.nesting is _INSIDE and is_fluent(t):
-            self.write(Group(self.capture(lambda: self.link(t, True))))
+        elif self.nesting is not None and is_fluent(t):
+            self.group(lambda: self.link(t, True))
         else:
             self.link(t, False)
 
@@ -435,8 +431,9 @@ class ExpressionPrinter(astunparse.Unparser):
         else:
             self.child(value, level)
         if isinstance(t, ast.Attribute):
-            if fluent and (wrapped(value, level) or is_postfix(value)):
-                self.write(SOFT)
+            is_root = wrapped(value, level) and not is_tuple(value)
+            if fluent and (is_root or is_postfix(value)):
+                self.line("")
             self.write("." + t.attr)
         elif isinstance(t, ast.Subscript):
             self.bracketed("[", lambda: self.subscript(t.slice), "]")
@@ -448,7 +445,7 @@ class ExpressionPrinter(astunparse.Unparser):
         if not isinstance(index, ast.Tuple):
             self.child(index, TEST)
         elif len(index.elts) > 1:
-            self.write(Group(self.capture(lambda: self.node(index))))
+            self.grouped(lambda: self.node(index))
         elif index.elts and isinstance(index.elts[0], ast.Slice):
             self.child(index.elts[0], TEST)
             self.write(",")
@@ -476,18 +473,24 @@ class ExpressionPrinter(astunparse.Unparser):
             return self.is_simple_bound(node.operand)
         return isinstance(node, ast.Name | ast.Constant)
 
-    def arguments(self, args: list[ast.expr], keywords: list[ast.keyword]) -> None:
+    def arguments(
+        self, args: list[ast.expr], keywords: list[ast.keyword], is_call: bool = True
+    ) -> None:
         """Prints the arguments of a call or class, with their brackets."""
         if not args and not keywords:
             self.write("()")
             return
-        if len(args) == 1 and not keywords and isinstance(args[0], ast.GeneratorExp):
-            emit = lambda: self.comprehension_parts(args[0], args[0].elt)
-        else:
-            items = self.children(args, NAMED)
-            items += [lambda keyword=k: self.node(keyword) for k in keywords]
-            emit = lambda: self.commas(items)
-        self.bracketed("(", lambda: self.write(Group(self.capture(emit))), ")")
+        items = self.children(args, NAMED)
+        items += [lambda keyword=k: self.node(keyword) for k in keywords]
+        if (
+            is_call
+            and not keywords
+            and isinstance(args[0], ast.GeneratorExp)
+            and len(args) == 1
+        ):
+            # A generator that is the only argument needs no parentheses.
+            items = [lambda: self.comprehension_parts(args[0], args[0].elt)]
+        self.bracketed("(", lambda: self.grouped(lambda: self.commas(items)), ")")
 
     def display(self, left: str, nodes: list[ast.expr], right: str) -> None:
         """Prints a list or set."""
@@ -553,9 +556,9 @@ class ExpressionPrinter(astunparse.Unparser):
     def comprehension_parts(self, t: ast.expr, elt: ast.expr) -> None:
         """Prints what stands between the brackets of a comprehension."""
         if isinstance(t, ast.DictComp):
-            self.write(Group(self.capture(lambda: self.dict_item(elt, t.value))))
+            self.grouped(lambda: self.dict_item(elt, t.value))
         else:
-            self.write(Group(self.capture(lambda: self.child(elt, NAMED))))
+            self.grouped(lambda: self.child(elt, NAMED))
         for part in t.generators:
             self.write(SPACE)
             self.node(part)

@@ -1,8 +1,11 @@
-"""Text of literals, docstrings and comments, which nothing in them can break out of."""
+"""Literals, docstrings and comments, whose content can never break out of them."""
 
 import ast
+import copy
 import math
 import re
+
+from tracegrad.codegen.printer_layout import INDENT
 
 
 def parseable(node: ast.expr) -> ast.expr:
@@ -104,3 +107,55 @@ def one_line(text: str) -> str:
     """Returns `text` for a comment: nothing in it can end the line or hide."""
     line = " ".join(text.splitlines())
     return "".join(c if c.isprintable() else escape(c) for c in line).rstrip()
+
+
+class Comment(ast.stmt):
+    """A line (or lines) of comment: `# text`.  Never reaches `compile`."""
+
+    _fields = ("text",)
+
+
+class Blank(ast.stmt):
+    """A blank line.  Never reaches `compile`."""
+
+    _fields = ()
+
+
+def with_comment(stmt: ast.stmt, text: str) -> ast.stmt:
+    """Gives `stmt` a trailing comment, and returns it.
+
+    It is printed after the statement (after the header of a compound one) if the line
+    then fits the width, and else on a line above.
+    """
+    stmt.comment = text
+    return stmt
+
+
+def docstring(text: str, depth: int) -> ast.Expr:
+    """Returns `text` as a docstring whose lines are indented for a body `depth` deep.
+
+    The value of a docstring holds the indentation of its lines, so that the printer
+    must not add any: a module's docstring has depth 0, a function's depth 1.
+    """
+    first, *rest = text.strip().splitlines() or [""]
+    pad = " " * (INDENT * depth)
+    lines = [pad + line.rstrip() if line.strip() else "" for line in rest]
+    closing = [pad] if rest else []
+    return ast.Expr(ast.Constant("\n".join([first.rstrip(), *lines, *closing])))
+
+
+def strip_comments(tree: ast.AST) -> ast.AST:
+    """Returns a copy of `tree` without `Comment` and `Blank`, fit for `compile`.
+
+    A body that holds nothing else gets a `pass`, as it does in the text.
+    """
+    tree = copy.deepcopy(tree)
+    for node in ast.walk(tree):
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list) and any(
+                isinstance(item, Comment | Blank) for item in value
+            ):
+                kept = [item for item in value if not isinstance(item, Comment | Blank)]
+                is_body = name == "body" and not isinstance(node, ast.Module)
+                setattr(node, name, kept or ([ast.Pass()] if is_body else []))
+    return tree

@@ -69,10 +69,10 @@ def _operands(node: ast.expr) -> list[tuple[ast.expr, int]]:
             return [(value, precedence(node) + 1) for value in values]
         case ast.Compare(left, _, comparators):
             return [(operand, BIT_OR) for operand in (left, *comparators)]
-        case ast.UnaryOp(op, operand):
+        case ast.UnaryOp(_, operand):
             if isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.Pow):
                 # `-(x**2)`, not `-x**2`: the reader should not need to remember.
-                return [(operand, ATOM if not isinstance(op, ast.Not) else NOT)]
+                return [(operand, ATOM)]
             return [(operand, precedence(node))]
         case ast.IfExp(test, body, orelse):
             return [(body, OR), (test, OR), (orelse, TEST)]
@@ -112,6 +112,11 @@ def is_postfix(node: ast.AST) -> bool:
     return isinstance(node, ast.Call | ast.Subscript)
 
 
+def is_tuple(node: ast.AST) -> bool:
+    """Returns whether `node` is a tuple that is not empty."""
+    return isinstance(node, ast.Tuple) and bool(node.elts)
+
+
 def own_brackets(node: ast.expr) -> bool:
     """Returns whether `node` ends in brackets of its own that are not empty."""
     match node:
@@ -140,7 +145,8 @@ def is_fluent(node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
         inner, level = operands(node)[0]
         if wrapped(inner, level):
-            links += isinstance(node, ast.Attribute)
+            # The parentheses of a tuple are its own: they do not start a chain.
+            links += isinstance(node, ast.Attribute) and not is_tuple(inner)
             break
         links += isinstance(node, ast.Attribute) and is_postfix(inner)
         node = inner
@@ -159,18 +165,11 @@ def needs_parens(node: ast.expr) -> str:
             inner, level = operands(node)[0]
             if wrapped(inner, level):
                 return "never"
-            verdict = needs_parens(inner)
-            if isinstance(node, ast.Subscript) and verdict == "best-fit":
-                return "never"
-            return verdict
+            return needs_parens(inner)
         case ast.UnaryOp():
             operand, level = operands(node)[0]
             return "never" if wrapped(operand, level) else needs_parens(operand)
-        case ast.Name():
-            return "best-fit"
-        case ast.Constant(value):
-            return "best-fit" if len(repr(value)) > 5 else "never"
-        case ast.JoinedStr():
+        case ast.Name() | ast.Constant() | ast.JoinedStr():
             return "best-fit"
         case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.ListComp():
             return "never"
