@@ -7,6 +7,7 @@ from tracegrad.ops import (  # noqa: F401
     cast,
     create,
     diagonal,
+    einsum,
     elementary,
     elementwise,
     index,
