@@ -19,7 +19,8 @@ from tracegrad.ir.tree import Leaf, Static, leaves, map_leaves
 from tracegrad.ir.types import ArrayType
 from tracegrad.runtime.binding import Binder, check_differentiable, resolve
 from tracegrad.runtime.cache import Family, size_names
-from tracegrad.runtime.entry import MISS, Fact, make_guards
+from tracegrad.runtime.entry import MISS, make_guard
+from tracegrad.trace.session import SizeFact
 
 F8 = np.float64
 
@@ -39,15 +40,12 @@ def guards_for(function, *args, shapes=None, facts=(), guards=(), **kwargs):
     for p in call.parameters:
         tree = map_leaves(p.tree, value_of)
         parameters.append(Parameter(p.name, p.kind, tree, p.default, p.annotation))
-    return make_guards(
-        binder.name,
-        binder.signature,
-        parameters,
-        examples,
-        facts=facts,
-        guards=guards,
-        run=function,
-    )
+    return [
+        make_guard(
+            binder.name, binder.signature, parameters, examples, facts, guards, run
+        )
+        for run in (function, None)
+    ]
 
 
 def everything(a, /, b, *rest, flag=True, **more):
@@ -218,7 +216,7 @@ def test_argnums() -> None:
         return a
 
     binder = Binder(f)
-    pick = lambda call, n, names=None: resolve(call, n, names, binder)
+    pick = lambda call, n, names=None: resolve(call.parameters, n, names, binder)
     call = binder.bind((1.0, 2.0, 3.0), {"k": 4.0})
     assert pick(call, 0) == ([0], True)
     assert pick(call, (2, 0)) == ([2, 0], False)
@@ -368,7 +366,7 @@ def test_symbolic_sizes() -> None:
         np.ones((5, 3)),
         np.ones((5, 4)),
         shapes=[(n, 3), (n, k)],
-        facts=[Fact("==", n, k, False), Fact(">=", n, 3, True)],
+        facts=[SizeFact("==", n, k, False), SizeFact(">=", n, 3, True)],
     )
     shape = lambda a, b: entry(np.ones(a), np.ones(b))
     assert shape((7, 3), (7, 2)) == "ran"

@@ -7,7 +7,7 @@ belongs to what is compiled, and a call with another value is compiled anew.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,9 +17,9 @@ import optree
 from tracegrad.errors import ArgumentError, DTypeError, LeakedTracerError
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, restore
-from tracegrad.ops.record import Ref
 from tracegrad.runtime.definition import annotations_of, location_of
 from tracegrad.runtime.spec import Spec
+from tracegrad.trace.tracer import is_traced
 
 NUMERIC = "biufc"
 _INT64 = range(-(2**63), 2**63)
@@ -58,6 +58,7 @@ class Bound:
         name: as in `ir.routine.Parameter`.
         kind: of `inspect.Parameter`.
         tree: leaves hold `Raw`s.
+        where: how the user would write it: `args[0]`.
         default: the default, or `inspect.Parameter.empty`.
         annotation: source text of the annotation, or None.
         given: False if the default was taken.
@@ -67,6 +68,7 @@ class Bound:
     name: str
     kind: Any
     tree: Tree
+    where: str
     default: Any = _P.empty
     annotation: str | None = None
     given: bool = True
@@ -138,11 +140,29 @@ class Binder:
         self._annotations = annotations_of(function)
 
     def bind(self, args: tuple, kwargs: dict) -> Call:
-        """The parameters of a call.
+        """The parameters of a call, leaves told from static values.
 
         Raises:
             ArgumentError: the arguments do not fit the signature, or one of them can
                 neither be traced nor be static.
+        """
+        slots = self.slots(args, kwargs)
+        for slot in slots:
+            x = slot.tree.value
+            where = slot.where
+            try:
+                slot.tree = self._classified(build(x, Leaf), where, slot.name)
+            except ArgumentError:
+                if slot.given:
+                    raise
+                # The user's own default, which no call changes, stays as it is.
+        return Call(slots)
+
+    def slots(self, args: tuple, kwargs: dict) -> list[Bound]:
+        """The parameters of a call, each argument a `Static` as it is.
+
+        Raises:
+            ArgumentError: the arguments do not fit the signature.
         """
         try:
             bound = self.signature.bind(*args, **kwargs)
@@ -155,37 +175,32 @@ class Binder:
         made: list[Bound] = []
         for p in self.signature.parameters.values():
             given = p.name in bound.arguments
+            x = bound.arguments.get(p.name, p.default)
             if p.kind is _P.VAR_POSITIONAL:
-                made += [
-                    self._bound(f"{p.name}_{i}", p, x, f"{p.name}[{i}]")
-                    for i, x in enumerate(bound.arguments.get(p.name, ()))
-                ]
+                for i, part in enumerate(x if given else ()):
+                    where = f"{p.name}[{i}]"
+                    made.append(self._slot(p, part, f"{p.name}_{i}", where))
             elif p.kind is _P.VAR_KEYWORD:
-                extra = bound.arguments.get(p.name, {})
-                made += [self._bound(k, p, x, k, keyword=k) for k, x in extra.items()]
+                for key, part in (x if given else {}).items():
+                    made.append(self._slot(p, part, key, key, keyword=key))
             else:
-                x = bound.arguments[p.name] if given else p.default
                 keyword = p.name if p.kind is _P.KEYWORD_ONLY else None
-                made.append(self._bound(p.name, p, x, p.name, keyword, given))
-        return Call(made)
+                made.append(self._slot(p, x, p.name, p.name, keyword, given))
+        return made
 
-    def _bound(
+    def _slot(
         self,
-        name: str,
         p: inspect.Parameter,
         x: Any,
+        name: str,
         where: str,
         keyword: str | None = None,
         given: bool = True,
     ) -> Bound:
-        try:
-            tree = self._classified(build(x, Leaf), where, name)
-        except ArgumentError:
-            if given:
-                raise
-            tree = Static(x)  # the user's own default, which no call changes
         annotation = self._annotations.get(p.name)
-        return Bound(name, p.kind, tree, p.default, annotation, given, keyword)
+        return Bound(
+            name, p.kind, Static(x), where, p.default, annotation, given, keyword
+        )
 
     def _classified(self, tree: Tree, where: str, hint: str | None) -> Tree:
         if isinstance(tree, Leaf):
@@ -213,7 +228,7 @@ class Binder:
         if isinstance(x, np.ndarray):
             plain = self._numeric(_plain_array(x, where), where)
             return Leaf(Raw(plain, "array", where, hint))
-        if isinstance(x, Ref):
+        if is_traced(x):
             raise LeakedTracerError(
                 f"`{where}` is a traced value whose trace has ended",
                 at=self.at,
@@ -350,7 +365,7 @@ def _tree_key(tree: Tree) -> Any:
 
 # ------------------------------------------------------------- what is differentiated
 def resolve(
-    call: Call,
+    parameters: Sequence[Bound],
     argnums: int | tuple[int, ...],
     argnames: str | tuple[str, ...] | None,
     binder: Binder,
@@ -361,7 +376,7 @@ def resolve(
         ArgumentError: the call has no such argument.
     """
     if argnames is not None:
-        names = [p.name for p in call.parameters]
+        names = [p.name for p in parameters]
         wanted = [argnames] if isinstance(argnames, str) else list(argnames)
         for name in wanted:
             if name not in names:
@@ -372,8 +387,8 @@ def resolve(
                     fix="name one of them",
                 )
         return [names.index(name) for name in wanted], isinstance(argnames, str)
-    positions = [i for i, p in enumerate(call.parameters) if p.positional]
-    given = [i for i in positions if call.parameters[i].given]
+    positions = [i for i, p in enumerate(parameters) if p.positional]
+    given = [i for i in positions if parameters[i].given]
     one = isinstance(argnums, int)
     found = []
     for n in (argnums,) if one else argnums:
@@ -398,7 +413,7 @@ def check_differentiable(call: Call, wrt: list[int], binder: Binder, op: str) ->
     """
     for i in wrt:
         parameter = call.parameters[i]
-        for where, part in walk(parameter.tree, parameter.name):
+        for where, part in walk(parameter.tree, parameter.where):
             if isinstance(part, Leaf):
                 raw = part.value
                 dtype = raw.data.type.dtype if raw.kind == "spec" else None

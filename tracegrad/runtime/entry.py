@@ -13,17 +13,17 @@ import enum
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import optree
 
-from tracegrad.ir.dims import Dim, Size, to_ast
+from tracegrad.ir.dims import Dim, to_ast
 from tracegrad.ir.graph import Value
 from tracegrad.ir.routine import Parameter
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree
 from tracegrad.runtime.binding import static_key
+from tracegrad.trace.session import SizeFact
 
 
 class _Miss:
@@ -39,16 +39,6 @@ _P = inspect.Parameter
 # Types whose `==` says all, once the types are known to be equal.
 _PLAIN = (str, bytes, int, np.dtype)
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A relation of sizes that the program was made for: `left == right` or `>=`."""
-
-    relation: str
-    left: Size
-    right: Size
-    outcome: bool
 
 
 class _Writer:
@@ -95,16 +85,16 @@ class _Writer:
             self._misses.clear()
 
 
-def make_guards(
+def make_guard(
     name: str,
     signature: inspect.Signature,
     parameters: Sequence[Parameter],
     examples: Mapping[Value, Any],
-    facts: Sequence[Fact] = (),
+    facts: Sequence[SizeFact] = (),
     guards: Sequence[Callable[[], bool]] = (),
     run: Callable | None = None,
-) -> tuple[Callable, Callable]:
-    """`(entry, matches)`: one calls `run` where the arguments fit, one only says so.
+) -> Callable:
+    """A guard that calls `run` where the arguments fit, else returns `MISS`.
 
     Args:
         name: of the user's function, for Python's own messages.
@@ -113,7 +103,8 @@ def make_guards(
         examples: a leaf's data in some call, whose exact type and dtype are tested.
         facts: relations of the sizes.
         guards: further conditions, asked last.
-        run: the program, with the user's signature.
+        run: the program, with the user's signature; None for a guard that only says
+            True.
     """
     writer = _Writer(set(signature.parameters))
     by_name = {p.name: p for p in parameters}
@@ -130,14 +121,11 @@ def make_guards(
         writer.miss_if(f"not {writer.constant(guard)}()")
     writer.flush()
     head, arguments = _signature(writer, signature)
-    entry = f"return {writer.constant(run)}({arguments})"
-    made = []
-    for last in (entry, f"return {writer.constant(True)}"):
-        text = "\n".join([f"def {name}({head}):", *writer.lines, f"    {last}", ""])
-        namespace = dict(writer.namespace)
-        exec(compile(text, f"<tracegrad guard of {name}>", "exec"), namespace)
-        made.append(namespace[name])
-    return made[0], made[1]
+    last = "True" if run is None else f"{writer.constant(run)}({arguments})"
+    text = "\n".join([f"def {name}({head}):", *writer.lines, f"    return {last}", ""])
+    namespace = writer.namespace
+    exec(compile(text, f"<tracegrad guard of {name}>", "exec"), namespace)
+    return namespace[name]
 
 
 def _signature(writer: _Writer, signature: inspect.Signature) -> tuple[str, str]:
@@ -295,7 +283,7 @@ def _flattened(tree: Branch) -> tuple[Callable, Callable]:
     return parts, matches
 
 
-def _fact(writer: _Writer, fact: Fact) -> None:
+def _fact(writer: _Writer, fact: SizeFact) -> None:
     def lookup(name: str) -> ast.expr:
         return ast.Name(writer.sizes[name], ast.Load())
 

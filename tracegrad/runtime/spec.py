@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +22,6 @@ _CODES |= {dtype.name: dtype for dtype in _CODES.values()}
 _FORM = re.compile(r"\s*(\w+)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
 class Spec:
     """Stands for an array or a Python number of this type; made by `tg.spec`.
 
@@ -31,7 +29,17 @@ class Spec:
         type: shape (with named sizes), dtype, and whether it is a Python number.
     """
 
-    type: ArrayType
+    # No dataclass: those are containers to a pytree.
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type = type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.type == other.type
+
+    def __hash__(self) -> int:
+        return hash(self.type)
 
     def __repr__(self) -> str:
         if self.type.weak:

@@ -1,0 +1,429 @@
+"""`grad`, `value_and_grad`, `vjp`, `compile`: functions compiled for what they meet."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tracegrad.codegen.source import Source
+from tracegrad.errors import ArgumentError
+from tracegrad.ir.graph import Graph
+from tracegrad.runtime import cache
+from tracegrad.runtime.binding import Binder, Call
+from tracegrad.runtime.cache import Family, SpecializationWarning
+from tracegrad.runtime.derive import routine_name
+from tracegrad.runtime.entry import MISS
+from tracegrad.runtime.nested import inline_derivative
+from tracegrad.runtime.pullback import CheckedPullback
+from tracegrad.runtime.specialize import Options, Specialization, specialize
+from tracegrad.trace.tracer import active
+
+# How many guards a call tries before its arguments are looked up by their structure.
+_CHAIN = 4
+
+
+def _always_miss(*args: Any, **kwargs: Any) -> Any:
+    return MISS
+
+
+class Compiled:
+    """A function that is traced at its first call and runs generated code afterwards.
+
+    It is called like the user's function; as a method it gets `self` like one, and then
+    `argnums` count the arguments after `self`.
+
+    Attributes:
+        max_specializations: how many programs are kept before a warning is given and
+            the oldest is dropped.
+    """
+
+    def __init__(self, function: Callable, options: Options) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self._function = function
+        self._options = options
+        self._name = getattr(function, "_routine_name", None)
+        self._binder = Binder(function, foreign=options.backend == "jax")
+        if self._name is not None:
+            self._binder.name = self._name
+        self._lock = threading.RLock()
+        self._families: dict[Any, Family] = {}
+        self._typed: dict[Any, Specialization] = {}
+        self._latest: Specialization | None = None
+        self._first: Callable = _always_miss
+        self._rest: tuple[Callable, ...] = ()
+        self._all: list[Specialization] = []
+        self._warned = False
+        self.max_specializations = cache.MAX_SPECIALIZATIONS
+
+    # ------------------------------------------------------------------------ calls
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the compiled function."""
+        out = self._first(*args, **kwargs)
+        if out is not MISS:
+            return out
+        for entry in self._rest:
+            out = entry(*args, **kwargs)
+            if out is not MISS:
+                self._promote(entry)
+                return out
+        return self._slow(args, kwargs)
+
+    def _slow(self, args: tuple, kwargs: dict) -> Any:
+        """A call that no guard near at hand knows."""
+        if active():
+            return self._nested(args, kwargs)
+        call = self._binder.bind(args, kwargs)
+        if call.has_specs:
+            raise ArgumentError(
+                f"{self._binder.name}() was called with a tg.spec, which has no values",
+                at=self._binder.at,
+                fix="give it to .source(...) or .ir(...)",
+            )
+        found = self._specialization(call)
+        plain_args, plain_kwargs = call.plain()
+        return found.run(*plain_args, **plain_kwargs)
+
+    def _nested(self, args: tuple, kwargs: dict) -> Any:
+        """A call inside of a trace: its operations are recorded in that trace."""
+        options = self._options
+        if options.mode == "function":
+            return self._function(*args, **kwargs)
+        return inline_derivative(self._function, self._binder, options, args, kwargs)
+
+    # --------------------------------------------------------------- specializations
+    def _specialization(self, call: Call) -> Specialization:
+        """The program for a call; made if there is none."""
+        if call.has_specs:
+            return self._for_types(call)
+        found = self._find(call)
+        if found is None:
+            with self._lock:
+                found = self._find(call) or self._make(call)
+        self._promote(found.entry)
+        self._latest = found
+        return found
+
+    def _find(self, call: Call) -> Specialization | None:
+        family = self._families.get(call.key)
+        if family is None:
+            return None
+        args, kwargs = call.plain()
+        for candidate in tuple(family.specializations):
+            if candidate.matches(*args, **kwargs) is True:
+                return candidate
+        return None
+
+    def _make(self, call: Call) -> Specialization:
+        family = self._families.setdefault(call.key, Family())
+        family.observe(call)
+        made = specialize(self._function, self._binder, self._options, call, family)
+        family.specializations.insert(0, made)
+        self._all.append(made)
+        if len(self._all) > self.max_specializations:
+            self._drop_oldest(made)
+        return made
+
+    def _drop_oldest(self, newest: Specialization) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self._binder.name}() was compiled {len(self._all)} times for "
+                f"different arguments, the last time for {newest}. The oldest programs "
+                "are dropped now. Pass what changes as an array, or raise "
+                "max_specializations.",
+                SpecializationWarning,
+                stacklevel=5,
+            )
+        oldest = self._all.pop(0)
+        for key, family in list(self._families.items()):
+            if oldest in family.specializations:
+                family.specializations.remove(oldest)
+                if not family.specializations and key != newest.key:
+                    del self._families[key]
+        self._rest = tuple(e for e in self._rest if e is not oldest.entry)
+        if self._first is oldest.entry:
+            self._first = newest.entry
+
+    def _for_types(self, call: Call) -> Specialization:
+        """The program for types given by `tg.spec`; only its source is of use."""
+        shapes = tuple(
+            raw.data.shape if raw.kind == "array" else () for raw in call.raws
+        )
+        ints = tuple(raw.data for raw in call.raws if raw.kind == "int")
+        key = call.key, shapes, ints
+        with self._lock:
+            found = self._typed.get(key)
+            if found is None:
+                found = specialize(
+                    self._function, self._binder, self._options, call, None
+                )
+                while len(self._typed) >= self.max_specializations:
+                    self._typed.pop(next(iter(self._typed)))
+                self._typed[key] = found
+            self._latest = found
+        return found
+
+    def _promote(self, entry: Callable) -> None:
+        """Let the next call try this guard first."""
+        with self._lock:
+            if entry is self._first:
+                return
+            others = [e for e in (self._first, *self._rest) if e is not entry]
+            kept = [e for e in others if e is not _always_miss]
+            self._first, self._rest = entry, tuple(kept[: _CHAIN - 1])
+
+    # --------------------------------------------------------------------- looking in
+    def _program(self, args: tuple, kwargs: dict) -> Specialization:
+        if not args and not kwargs and self._latest is not None:
+            return self._latest
+        if not args and not kwargs and self._binder.signature.parameters:
+            raise ArgumentError(
+                f"{self._binder.name}() has not been called yet, so there is no source",
+                at=self._binder.at,
+                fix="pass arguments, or tg.spec(...) for each array",
+            )
+        return self._specialization(self._binder.bind(args, kwargs))
+
+    def source(self, /, *args: Any, **kwargs: Any) -> Source:
+        """The generated source for these arguments; without any, the latest.
+
+        Arguments are as in a call, or `tg.spec(...)` in the place of arrays.  Nothing
+        is run.
+        """
+        return self._program(args, kwargs).source
+
+    def ir(self, /, *args: Any, **kwargs: Any) -> Graph:
+        """The graph for these arguments; without any, the latest."""
+        return self._program(args, kwargs).routine.graph
+
+    def specializations(self) -> list[Specialization]:
+        """The programs made so far, oldest first."""
+        return list(self._all)
+
+    # ----------------------------------------------------------------------- methods
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        return BoundMethod(self._as_method, instance)
+
+    @functools.cached_property
+    def _as_method(self) -> Compiled:
+        """The same for calls that begin with `self`, which argnums pass over."""
+        return Compiled(self._function, self._options.past_self())
+
+    @property
+    def _routine_name(self) -> str:
+        return routine_name(self._binder.name, self._options.mode)
+
+    def vjp(self, /, *primals: Any, has_aux: bool = False) -> tuple:
+        """`(out, pullback)` of the function, see `tg.vjp`."""
+        return vjp(
+            self._function, *primals, has_aux=has_aux, backend=self._options.backend
+        )
+
+    def __repr__(self) -> str:
+        return f"<tracegrad {self._options.mode} of {self._binder.name}>"
+
+
+class BoundMethod:
+    """A compiled method of one object."""
+
+    def __init__(self, compiled: Compiled, instance: Any) -> None:
+        functools.update_wrapper(self, compiled, updated=())
+        self.__wrapped__ = types.MethodType(compiled._function, instance)
+        self.__self__ = instance
+        self._compiled = compiled
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the method."""
+        return self._compiled(self.__self__, *args, **kwargs)
+
+    def source(self, /, *args: Any, **kwargs: Any) -> Source:
+        """See `Compiled.source`."""
+        if not args and not kwargs and self._compiled._latest is not None:
+            return self._compiled.source()
+        return self._compiled.source(self.__self__, *args, **kwargs)
+
+    def ir(self, /, *args: Any, **kwargs: Any) -> Graph:
+        """See `Compiled.ir`."""
+        if not args and not kwargs and self._compiled._latest is not None:
+            return self._compiled.ir()
+        return self._compiled.ir(self.__self__, *args, **kwargs)
+
+    def specializations(self) -> list[Specialization]:
+        """See `Compiled.specializations`."""
+        return self._compiled.specializations()
+
+    def __repr__(self) -> str:
+        return f"<bound {self._compiled!r}>"
+
+
+# ------------------------------------------------------------------------- public names
+def _transform(mode: str, f: Any, **options: Any) -> Any:
+    made = Options(mode, **options)
+    made.check()
+    if f is None:
+        return lambda function: _transform(mode, function, **options)
+    if not callable(f):
+        raise ArgumentError(
+            f"tg.{mode if mode != 'function' else 'compile'} takes a function, "
+            f"not {type(f).__name__}: {f!r:.40}",
+            op=made.op,
+            fix="pass the function itself, and options by keyword",
+        )
+    return Compiled(f, made)
+
+
+def grad(
+    f: Callable | None = None,
+    argnums: int | tuple[int, ...] = 0,
+    argnames: str | tuple[str, ...] | None = None,
+    has_aux: bool = False,
+    backend: str = "numpy",
+    optimize: str = "readable",
+) -> Any:
+    """The gradient of a function that returns one real scalar.
+
+    Args:
+        f: the function; left out, `grad` is a decorator with options.
+        argnums: which positional arguments to differentiate, negative from the end.
+        argnames: or which by name, keyword-only ones too.
+        has_aux: whether `f` returns `(value, aux)`.
+        backend: "numpy" or "jax".
+        optimize: "readable" or "fast".
+
+    Returns:
+        A function with the arguments of `f`.  It returns the gradient in the structure
+        of the argument, a tuple for a tuple of `argnums` or `argnames`; with
+        `has_aux`, `(gradient, aux)`.
+
+    Example:
+        >>> grad(lambda x: x**2)(3.0)
+        6.0
+    """
+    return _transform(
+        "grad",
+        f,
+        argnums=argnums,
+        argnames=argnames,
+        has_aux=has_aux,
+        backend=backend,
+        optimize=optimize,
+    )
+
+
+def value_and_grad(
+    f: Callable | None = None,
+    argnums: int | tuple[int, ...] = 0,
+    argnames: str | tuple[str, ...] | None = None,
+    has_aux: bool = False,
+    backend: str = "numpy",
+    optimize: str = "readable",
+) -> Any:
+    """`(value, gradient)`, or `((value, aux), gradient)`; the arguments are `grad`'s.
+
+    Example:
+        >>> value_and_grad(lambda x: x**2)(3.0)
+        (9.0, 6.0)
+    """
+    return _transform(
+        "value_and_grad",
+        f,
+        argnums=argnums,
+        argnames=argnames,
+        has_aux=has_aux,
+        backend=backend,
+        optimize=optimize,
+    )
+
+
+def compile(
+    f: Callable | None = None, backend: str = "numpy", optimize: str = "readable"
+) -> Any:
+    """The function itself, compiled.
+
+    Args:
+        f: the function; left out, `compile` is a decorator with options.
+        backend: "numpy" or "jax".
+        optimize: "readable" or "fast".
+
+    Example:
+        >>> compile(lambda x: x**2 + 1.0)(3.0)
+        10.0
+    """
+    return _transform("function", f, backend=backend, optimize=optimize)
+
+
+# Under this name a function keeps its compiled vjp, which so lives as long as it does.
+_KEPT = "__tracegrad_vjp__"
+
+
+def vjp(
+    f: Callable,
+    *primals: Any,
+    has_aux: bool = False,
+    backend: str = "numpy",
+    optimize: str = "readable",
+) -> tuple:
+    """The result of `f(*primals)`, and the function that pulls cotangents back.
+
+    Args:
+        f: a function of arrays or structures of them; all are differentiated.
+        *primals: its arguments.
+        has_aux: whether `f` returns `(out, aux)`.
+        backend: "numpy" or "jax".
+        optimize: "readable" or "fast".
+
+    Returns:
+        `(out, pullback)`, with `has_aux` `(out, pullback, aux)`.  `pullback(ct)` takes
+        a cotangent in the structure of `out` and returns a tuple with one entry per
+        primal.
+
+    Example:
+        >>> out, pullback = vjp(lambda x, y: x * y, 2.0, 3.0)
+        >>> out, pullback(1.0)
+        (6.0, (3.0, 2.0))
+    """
+    options = Options(
+        "vjp",
+        argnums=tuple(range(len(primals))),
+        has_aux=has_aux,
+        backend=backend,
+        optimize=optimize,
+    )
+    options.check()
+    if not callable(f):
+        raise ArgumentError(
+            f"tg.vjp takes a function, not {type(f).__name__}: {f!r:.40}",
+            op="tg.vjp",
+            fix="pass the function first, then its arguments",
+        )
+    out = _kept_vjp(f, options)(*primals)
+    if active():  # recorded, not run: the pullback checks what it is given itself
+        return (out[0][0], out[1], out[0][1]) if has_aux else out
+    if has_aux:
+        (value, aux), pullback = out
+        return value, CheckedPullback.of(value, pullback), aux
+    value, pullback = out
+    return value, CheckedPullback.of(value, pullback)
+
+
+def _kept_vjp(f: Callable, options: Options) -> Compiled:
+    """The compiled vjp of a function, kept on the function itself.
+
+    No table of functions outside of them would let a fresh lambda go.
+    """
+    try:
+        kept = vars(f).setdefault(_KEPT, {})
+    except (TypeError, AttributeError):
+        return Compiled(f, options)  # a bound method, a built-in function
+    found = kept.get(options)
+    # A copy of the attributes, as by functools.wraps, is not this function's.
+    if found is None or found._function is not f:
+        found = Compiled(f, options)
+        vars(f)[_KEPT] = {**kept, options: found}
+    return found

@@ -1,0 +1,372 @@
+"""From a traced function to the functions that are emitted: itself, its derivatives.
+
+Each derivation shares the forward nodes of one trace and records its own backward
+nodes, so a `Source` can be asked for all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tracegrad.autodiff.reverse import pull_back
+from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
+from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
+from tracegrad.ir.location import Location
+from tracegrad.ir.routine import Parameter, Pullback, Routine
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, map_leaves
+from tracegrad.ops.create import zeros_like
+from tracegrad.ops.record import Builder, Ref
+from tracegrad.passes.pipeline import optimise
+
+_P = inspect.Parameter
+MODES = ("function", "grad", "value_and_grad", "vjp")
+
+
+@dataclass(slots=True)
+class Program:
+    """A traced function.
+
+    Attributes:
+        name: of the user's function.
+        at: where it starts.
+        doc: its docstring.
+        parameters: in the user's order, with the kinds of the user's signature.
+        params: the values of all leaves that are traced.
+        nodes: the forward part.
+        result: what the function returned; leaves hold values.
+        sizes: symbolic size -> where it is read.
+        deciding: makes the context in which questions about sizes are answered.
+        notes: further lines for the docstring of the emitted module.
+    """
+
+    name: str
+    at: Location | None
+    doc: str | None
+    parameters: tuple[Parameter, ...]
+    params: list[Value]
+    nodes: list[Node]
+    result: Tree
+    sizes: dict[str, tuple[Value, int]]
+    deciding: Callable[[], AbstractContextManager] = nullcontext
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """The function as docstrings name it: `loss` (model.py:4)."""
+        where = f" ({self.at.where})" if self.at else ""
+        return f"`{self.name}`{where}"
+
+
+def routine_name(name: str, mode: str) -> str:
+    """The name of an emitted function."""
+    return name if mode == "function" else f"{name}_{mode}"
+
+
+def derive(
+    program: Program,
+    mode: str,
+    wrt: Sequence[int],
+    one: bool,
+    has_aux: bool = False,
+    optimize: str = "readable",
+) -> Routine:
+    """One function to emit.
+
+    Args:
+        program: the traced function.
+        mode: one of `MODES`.
+        wrt: positions of the parameters to differentiate.
+        one: whether a gradient stands alone, not in a tuple.
+        has_aux: whether the function returns `(value, aux)`.
+        optimize: "readable" or "fast".
+
+    Raises:
+        ShapeError: the gradient of a result that is no scalar.
+        DTypeError: the gradient of a result that is not real.
+        ArgumentError: the function returned no arrays.
+    """
+    op = f"tg.{'compile' if mode == 'function' else mode}"
+    result = checked_result(program, op)
+    nodes = list(program.nodes)
+    params = program.params
+    pullback: Pullback | None = None
+    if mode != "function":
+        value, aux = split_aux(result, has_aux, op, program.at)
+        targets = [program.parameters[i].tree for i in wrt]
+        with program.deciding():
+            builder = Builder()
+            if mode == "vjp":
+                cotangent, parts = _pulled(builder, nodes, value, targets)
+                params = params + [leaf.value for leaf in leaves(cotangent)]
+                pullback = Pullback(cotangent, tuple_of(parts))
+            else:
+                grads = gradients(builder, nodes, value, targets, op, program.at)
+                result = arranged(mode, value, aux, has_aux, grads, one)
+            nodes += builder.nodes
+    flat = list(leaves(result)) + (list(leaves(pullback.result)) if pullback else [])
+    graph = Graph(
+        routine_name(program.name, mode),
+        params,
+        nodes,
+        [leaf.value for leaf in flat],
+        program.sizes,
+    )
+    with program.deciding():
+        graph = optimise(graph, optimize)
+    final = iter(graph.results)
+    result = map_leaves(result, lambda _: next(final))
+    if pullback is not None:
+        again = map_leaves(pullback.result, lambda _: next(final))
+        pullback = Pullback(pullback.cotangent, again)
+    return Routine(
+        name=graph.name,
+        of=program.name,
+        at=program.at,
+        parameters=tuple(map(_written, program.parameters)),
+        graph=graph,
+        result=result,
+        purpose=_purpose(program, mode, wrt),
+        pullback=pullback,
+        doc=program.doc,
+        notes=program.notes,
+    )
+
+
+def _written(parameter: Parameter) -> Parameter:
+    """The parameter as the emitted function has it: `*args` are given one by one."""
+    kind = parameter.kind
+    if kind is _P.VAR_POSITIONAL:
+        kind = _P.POSITIONAL_OR_KEYWORD
+    elif kind is _P.VAR_KEYWORD:
+        kind = _P.KEYWORD_ONLY
+    return replace(parameter, kind=kind)
+
+
+def _purpose(program: Program, mode: str, wrt: Sequence[int]) -> str:
+    if mode == "function":
+        return f"{program.title}, as it was traced."
+    names = [f"`{program.parameters[i].name}`" for i in wrt]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    what = {
+        "grad": "Gradient of",
+        "value_and_grad": "Value and gradient of",
+        "vjp": "Value and pullback of",
+    }[mode]
+    return f"{what} {program.title} with respect to {listed}."
+
+
+# ----------------------------------------------------------------------- results
+def checked_result(program: Program, op: str) -> Tree:
+    """The result with numbers as constants.
+
+    Raises:
+        ArgumentError: there is no array and no number in it.
+    """
+    result = as_values(program.result)
+    if not any(True for _ in leaves(result)):
+        what = "None" if _is_none(result) else "no array and no number"
+        raise ArgumentError(
+            f"{program.name}() returned {what}",
+            op=op,
+            at=program.at,
+            fix="return an array or a scalar (is a return statement missing?)",
+        )
+    return result
+
+
+def as_values(tree: Tree) -> Tree:
+    """The tree with plain numbers and arrays as constants."""
+    if isinstance(tree, Static):
+        if type(tree.value) in (int, float, complex):
+            return Leaf(Const(tree.value))
+        if isinstance(tree.value, np.ndarray | np.generic):
+            return Leaf(Const(tree.value))
+    if isinstance(tree, Branch):
+        return replace(tree, children=tuple(map(as_values, tree.children)))
+    return tree
+
+
+def _is_none(tree: Tree) -> bool:
+    return isinstance(tree, Static) and tree.value is None
+
+
+def split_aux(
+    result: Tree, has_aux: bool, op: str, at: Location | None
+) -> tuple[Tree, Tree | None]:
+    """`(value, aux)` of a result.
+
+    Raises:
+        ArgumentError: with `has_aux`, the function returned no pair.
+    """
+    if not has_aux:
+        return result, None
+    if isinstance(result, Branch) and result.kind == "tuple":
+        if len(result.children) == 2:
+            return result.children
+    raise ArgumentError(
+        "with has_aux=True the function must return a pair (value, aux), "
+        f"not {_described(result)}",
+        op=op,
+        at=at,
+        fix="return value, aux",
+    )
+
+
+def _described(result: Tree) -> str:
+    if isinstance(result, Branch):
+        return f"a {result.type.__name__} of {len(result.children)}"
+    if isinstance(result, Static):
+        return repr(result.value)
+    return f"one array of type {result.value.type!r}"
+
+
+def tuple_of(parts: Sequence[Tree]) -> Tree:
+    """A tuple with these parts."""
+    return Branch("tuple", tuple, tuple(range(len(parts))), tuple(parts), tuple)
+
+
+def arranged(
+    mode: str,
+    value: Tree,
+    aux: Tree | None,
+    has_aux: bool,
+    grads: Sequence[Tree],
+    one: bool,
+) -> Tree:
+    """The result of `grad` or `value_and_grad`, by JAX's conventions."""
+    grad = grads[0] if one else tuple_of(grads)
+    if mode == "value_and_grad":
+        return tuple_of([tuple_of([value, aux]) if has_aux else value, grad])
+    return tuple_of([grad, aux]) if has_aux else grad
+
+
+# ------------------------------------------------------------------- derivatives
+def scalar_of(value: Tree, op: str, at: Location | None) -> Value:
+    """The one real scalar that a gradient is of.
+
+    Raises:
+        ShapeError: it is an array, or there is more than one.
+        DTypeError: it is an integer, a boolean or complex.
+        ArgumentError: it is no array at all.
+    """
+    if isinstance(value, Branch):
+        raise ShapeError(
+            "a gradient needs a function that returns one scalar, not "
+            f"{_described(value)}",
+            op=op,
+            at=at,
+            fix="return a scalar; for more results use has_aux=True or tg.vjp",
+        )
+    if isinstance(value, Static):
+        raise ArgumentError(
+            f"a gradient needs a function that returns one scalar, not {value.value!r}",
+            op=op,
+            at=at,
+            fix="return a scalar array or number",
+        )
+    found: Value = value.value
+    if found.type.shape != ():
+        raise ShapeError(
+            "a gradient needs a scalar result, but the function returned an array of "
+            f"type {found.type!r}",
+            op=op,
+            at=at,
+            fix="return np.sum(...) or np.mean(...) of it, or use tg.vjp",
+        )
+    if found.type.kind != "f":
+        raise DTypeError(
+            f"a gradient needs a real result, but the function returned {found.type!r}",
+            op=op,
+            at=at,
+            fix="return its real part, np.real(...) or abs(...)"
+            if found.type.kind == "c"
+            else "return a float",
+        )
+    return found
+
+
+def gradients(
+    builder: Builder,
+    nodes: Sequence[Node],
+    value: Tree,
+    targets: Sequence[Tree],
+    op: str,
+    at: Location | None,
+) -> list[Tree]:
+    """Record the gradient; one tree of values for each tree of `targets`."""
+    out = scalar_of(value, op, at)
+    # A bare 1.0 reads best, but would make float64 arrays of what is float32.
+    double = out.type.weak or out.type.dtype == np.float64
+    one: Any = 1.0 if double else out.type.dtype.type(1)
+    seed = builder.wrap(Const(one))
+    wrt = values_of(targets)
+    found = _pull(builder, nodes, [out], [seed], wrt, at)
+    return as_targets(builder, found, wrt, targets)
+
+
+def _pulled(
+    builder: Builder, nodes: Sequence[Node], value: Tree, targets: Sequence[Tree]
+) -> tuple[Tree, list[Tree]]:
+    """Record a pullback: the tree of its cotangents, and one tree per target."""
+    several = isinstance(value, Branch)
+
+    def cotangent_of(v: Value) -> Value:
+        hint = f"d_{v.hint}" if several and v.hint else "d_out"
+        return Value(v.type.strong, hint, wrt=v)
+
+    cotangent = map_leaves(value, cotangent_of)
+    outputs = values_of([value])
+    cts = [builder.wrap(v) for v in values_of([cotangent])]
+    wrt = values_of(targets)
+    found = _pull(builder, nodes, outputs, cts, wrt, None)
+    return cotangent, as_targets(builder, found, wrt, targets)
+
+
+def _pull(
+    builder: Builder,
+    nodes: Sequence[Node],
+    outputs: Sequence[Value],
+    cts: Sequence[Ref],
+    wrt: Sequence[Value],
+    at: Location | None,
+) -> list[Ref | None]:
+    try:
+        return pull_back(builder, nodes, outputs, cts, wrt)
+    except TracegradError as error:
+        raise error.locate(at=at) from None
+
+
+def values_of(trees: Sequence[Tree]) -> list[Value]:
+    return [leaf.value for tree in trees for leaf in leaves(tree)]
+
+
+def as_targets(
+    builder: Builder,
+    found: Sequence[Ref | None],
+    wrt: Sequence[Value],
+    targets: Sequence[Tree],
+) -> list[Tree]:
+    """The cotangents in the structure of the arguments; zeros where none arrived."""
+    before, builder.phase = builder.phase, BACKWARD
+    made = iter(
+        [
+            _zero(builder, v) if ct is None else ct.value
+            for ct, v in zip(found, wrt, strict=True)
+        ]
+    )
+    builder.phase = before
+    return [map_leaves(tree, lambda _: next(made)) for tree in targets]
+
+
+def _zero(builder: Builder, v: Value) -> Value:
+    if v.type.weak:
+        return Const(0.0 if v.type.kind == "f" else 0j)
+    zero = zeros_like(builder.wrap(v)).value
+    zero.wrt = v
+    return zero

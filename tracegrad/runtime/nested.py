@@ -1,0 +1,154 @@
+"""Derivatives called inside of a trace: recorded there, in place of a call.
+
+The arguments get fresh values, so what the function closes over is constant to the
+inner derivative, whatever the outer one differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracegrad.autodiff.reverse import pull_back
+from tracegrad.errors import ArgumentError, DTypeError, ShapeError
+from tracegrad.ir.graph import FORWARD, Node
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves
+from tracegrad.ir.tree import restore as restore_tree
+from tracegrad.ops.infer import same_shape
+from tracegrad.ops.record import Builder, Ref
+from tracegrad.runtime.binding import Binder, resolve, walk
+from tracegrad.runtime.derive import (
+    arranged,
+    as_targets,
+    as_values,
+    gradients,
+    split_aux,
+    tuple_of,
+    values_of,
+)
+from tracegrad.runtime.specialize import Options
+from tracegrad.trace.boundary import lower
+from tracegrad.trace.proxy import make
+from tracegrad.trace.session import ACTIVE
+from tracegrad.trace.tracer import inline, is_traced
+
+
+def inline_derivative(
+    function: Callable, binder: Binder, options: Options, args: tuple, kwargs: dict
+) -> Any:
+    """What the transformed function returns, of traced values.
+
+    Args:
+        function: the user's.
+        binder: of its signature.
+        options: the transformation.
+        args, kwargs: of the call.
+    """
+    slots = binder.slots(args, kwargs)
+    wrt, one = resolve(slots, options.argnums, options.argnames, binder)
+    positional = [i for i, slot in enumerate(slots) if slot.keyword is None]
+    named = {slot.keyword: i for i, slot in enumerate(slots) if slot.keyword}
+    kept: list[tuple[Builder, list[Node], Tree, list[Tree]]] = []
+
+    def transform(builder: Any, nodes: list[Node], params: tuple, result: Tree) -> Tree:
+        trees = dict(zip(positional, params[0], strict=True))
+        trees |= {named[key]: tree for key, tree in params[1].items()}
+        targets = [trees[i] for i in wrt]
+        for i, tree in zip(wrt, targets, strict=True):
+            _check(tree, slots[i].name, options.op, binder)
+        result = as_values(result)
+        value, aux = split_aux(result, options.has_aux, options.op, binder.at)
+        if options.mode == "vjp":
+            kept.append((builder, nodes, value, targets))
+            return result
+        before = len(builder.nodes)
+        grads = gradients(builder, nodes, value, targets, options.op, binder.at)
+        _as_forward(builder.nodes[before:])
+        return arranged(options.mode, value, aux, options.has_aux, grads, one)
+
+    out = inline(
+        function,
+        tuple([slots[i].tree.value for i in positional]),
+        {key: slots[i].tree.value for key, i in named.items()},
+        transform,
+    )
+    return (out, _pullback(*kept[0])) if options.mode == "vjp" else out
+
+
+def _as_forward(nodes: Sequence[Node]) -> None:
+    """To the trace around it, an inner derivative is part of the forward program."""
+    for node in nodes:
+        node.phase = FORWARD
+
+
+def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:
+    for where, part in walk(tree, name):
+        if isinstance(part, Leaf) and not part.value.type.differentiable:
+            raise DTypeError(
+                f"`{where}` is differentiated but has the type {part.value.type!r}",
+                op=op,
+                at=binder.at,
+                fix=f"pass a float array: {where}.astype(float)",
+            )
+        if isinstance(part, Static) and part.value is not None:
+            raise DTypeError(
+                f"`{where}` is differentiated but is of type "
+                f"{type(part.value).__name__}: {part.value!r:.40}",
+                op=op,
+                at=binder.at,
+                fix="differentiate arrays and floats only: choose them with argnums",
+            )
+
+
+def _pullback(
+    builder: Any, nodes: list[Node], value: Tree, targets: list[Tree]
+) -> Callable:
+    """The pullback of an inlined function; it records in the same trace."""
+    outputs = values_of([value])
+    session = ACTIVE.session
+
+    def pullback(ct: Any) -> tuple:
+        session.locate()
+        cts = _cotangents(builder, value, ct)
+        before = len(builder.nodes)
+        wrt = values_of(targets)
+        found = pull_back(builder, nodes, outputs, cts, wrt)
+        made = tuple_of(as_targets(builder, found, wrt, targets))
+        _as_forward(builder.nodes[before:])
+        return restore_tree(made, lambda v: make(v, session))
+
+    return pullback
+
+
+def _cotangents(builder: Any, value: Tree, ct: Any) -> list[Ref]:
+    """The cotangents, one for each leaf of the result.
+
+    Raises:
+        ArgumentError: they have another structure than the result.
+        ShapeError: one has another shape.
+    """
+    level = build(ct, Leaf)
+    if _structure(level) != _structure(value):
+        raise ArgumentError(
+            f"a cotangent must have the structure of the result, not {ct!r:.60}",
+            op="pullback",
+            fix="pass a cotangent in the structure of the result",
+        )
+    found = []
+    for given, out in zip(leaves(level), leaves(value), strict=True):
+        x = given.value
+        ref = lower(x, []) if is_traced(x) else builder.wrap(builder.lift(x))
+        if not same_shape(ref.shape, out.value.type.shape):
+            raise ShapeError(
+                f"a cotangent has the type {ref.type!r}, the result {out.value.type!r}",
+                op="pullback",
+                fix="pass a cotangent of the result's shape",
+            )
+        found.append(ref)
+    return found
+
+
+def _structure(tree: Tree) -> Any:
+    if isinstance(tree, Branch):
+        return tree.type, tree.keys, tuple(map(_structure, tree.children))
+    return None

@@ -1,0 +1,425 @@
+"""One program for one kind of arguments: traced, derived, emitted, guarded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracegrad.codegen.backends import backend_named
+from tracegrad.codegen.source import Source, emit
+from tracegrad.errors import ArgumentError, ShapeError, TracegradError
+from tracegrad.ir.dims import Dim, Size, evaluate, named
+from tracegrad.ir.dims import names as names_in
+from tracegrad.ir.graph import Value
+from tracegrad.ir.routine import Parameter, Routine
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, map_leaves
+from tracegrad.ir.types import ArrayType
+from tracegrad.ops.infer import decider
+from tracegrad.ops.record import type_of
+from tracegrad.runtime import jax_backend
+from tracegrad.runtime.binding import (
+    Binder,
+    Call,
+    Raw,
+    check_differentiable,
+    resolve,
+    walk,
+)
+from tracegrad.runtime.cache import Family, Plan
+from tracegrad.runtime.derive import Program, derive, routine_name
+from tracegrad.runtime.entry import make_guard
+from tracegrad.trace.session import Restart, SizeFact
+from tracegrad.trace.tracer import Traced, trace
+
+# Static values that the docstring of the emitted module names.
+_PLAIN = (str, bytes, bool, int)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a transformed function was asked for.
+
+    Attributes:
+        mode: "function", "grad", "value_and_grad" or "vjp".
+        argnums, argnames, has_aux, backend, optimize: see `tg.grad`.
+    """
+
+    mode: str
+    argnums: Any = 0
+    argnames: Any = None
+    has_aux: bool = False
+    backend: str = "numpy"
+    optimize: str = "readable"
+
+    def __post_init__(self) -> None:
+        for name in ("argnums", "argnames"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def op(self) -> str:
+        """The public name, for errors."""
+        return "tg.compile" if self.mode == "function" else f"tg.{self.mode}"
+
+    def check(self) -> None:
+        """Refuse options that mean nothing.
+
+        Raises:
+            ArgumentError: of these.
+        """
+        try:
+            backend_named(self.backend)
+        except ArgumentError as error:
+            raise error.locate(self.op) from None
+        if self.optimize not in ("readable", "fast"):
+            self._refuse("optimize", "use 'readable' or 'fast'")
+        if type(self.has_aux) is not bool:
+            self._refuse("has_aux", "pass True or False")
+        nums = self.argnums if isinstance(self.argnums, tuple) else (self.argnums,)
+        if not all(type(n) is int for n in nums) or (not nums and self.mode != "vjp"):
+            self._refuse("argnums", "pass an int or a tuple of ints")
+        if self.argnames is None:
+            return
+        names = self.argnames if isinstance(self.argnames, tuple) else (self.argnames,)
+        if not names or not all(type(n) is str for n in names):
+            self._refuse("argnames", "pass a name or a tuple of names")
+        if self.argnums != 0:
+            self._refuse("argnums", "give argnums or argnames, not both")
+
+    def _refuse(self, name: str, fix: str) -> None:
+        raise ArgumentError(
+            f"{name}={getattr(self, name)!r} is not possible here", op=self.op, fix=fix
+        )
+
+    def past_self(self) -> Options:
+        """The same for a method called with `self` as its first argument."""
+
+        def shifted(n: int) -> int:
+            return n + 1 if n >= 0 else n
+
+        if isinstance(self.argnums, tuple):
+            return replace(self, argnums=tuple(map(shifted, self.argnums)))
+        return replace(self, argnums=shifted(self.argnums))
+
+
+class Specialization:
+    """One program for one kind of arguments.
+
+    Attributes:
+        options: what was asked for.
+        program: the traced function.
+        routine: the function that runs.
+        key: of the family of calls that it belongs to.
+        matches: tells by the arguments whether the program is for them.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        program: Program,
+        wrt: list[int],
+        one: bool,
+        call: Call,
+        binder: Binder,
+        examples: dict[Value, Any],
+        traced: Traced,
+    ) -> None:
+        self.options = options
+        self.program = program
+        self.key = call.key
+        self._wrt, self._one = wrt, one
+        self._binder = binder
+        self._examples = {v: _small(data) for v, data in examples.items()}
+        self.routine = self._derived(options.mode)
+        # Only now: the derivation may have decided sizes too.
+        self._facts = tuple(traced.facts)
+        self._guards = tuple([guard.check for guard in traced.guards])
+        program.notes += tuple(
+            f"Made for sizes with {f.left} {_said(f)} {f.right}." for f in self._facts
+        )
+        self.routine.notes = program.notes
+        if not call.has_specs:
+            self.matches = self._guard(None)
+
+    def _derived(self, mode: str) -> Routine:
+        o = self.options
+        return derive(self.program, mode, self._wrt, self._one, o.has_aux, o.optimize)
+
+    def _guard(self, run: Callable | None) -> Callable:
+        return make_guard(
+            self._binder.name,
+            self._binder.signature,
+            self.program.parameters,
+            self._examples,
+            self._facts,
+            self._guards,
+            run,
+        )
+
+    @functools.cached_property
+    def run(self) -> Callable:
+        """The emitted function, under `jax.jit` for JAX."""
+        backend, optimize = self.options.backend, self.options.optimize
+        source = self.__dict__.get("source")
+        if source is None:
+            source = emit([self.routine], backend=backend, optimize=optimize)
+        function = source.load()[self.routine.name]
+        if backend != "jax":
+            return function
+        if self.options.mode == "vjp":  # a closure can't leave jax.jit
+            return jax_backend.in_64_bits(function)
+        return jax_backend.jitted(function)
+
+    @functools.cached_property
+    def entry(self) -> Callable:
+        """The guard that calls the emitted function where the arguments fit."""
+        return self._guard(self.run)
+
+    @functools.cached_property
+    def source(self) -> Source:
+        """The source; it knows the other functions of the module that it saves."""
+        main = self.routine
+        routines = [main]
+        if self.options.mode != "function":
+            for mode in ("value_and_grad", "vjp", "function"):
+                if mode != self.options.mode:
+                    routines[:0] = self._other(mode)
+        return emit(
+            routines,
+            main=main.name,
+            backend=self.options.backend,
+            optimize=self.options.optimize,
+        )
+
+    def _other(self, mode: str) -> list[Routine]:
+        """Another derivation, if there is one: a vjp may be of no scalar."""
+        try:
+            return [self._derived(mode)]
+        except TracegradError:
+            return []
+
+    def __repr__(self) -> str:
+        parts = []
+        for p in self.program.parameters:
+            for where, part in walk(p.tree, p.name):
+                if isinstance(part, Leaf):
+                    parts.append(f"{where}: {part.value.type!r}")
+                elif part.value is not None:
+                    parts.append(f"{where}={_short(part.value)}")
+        name = routine_name(self.program.name, self.options.mode)
+        return f"{name}({', '.join(parts)})"
+
+
+def _small(data: Any) -> Any:
+    """An array of the same class and dtype, so that the call's own is not kept."""
+    if getattr(data, "ndim", 0):
+        return data[(slice(0, 0),) * data.ndim].copy()
+    return data
+
+
+def _said(fact: Any) -> str:
+    if fact.outcome:
+        return fact.relation
+    return "!=" if fact.relation == "==" else "<"
+
+
+def _short(x: Any) -> str:
+    return f"{getattr(x, '__name__', None) or repr(x):.40}"
+
+
+# ----------------------------------------------------------------------- making one
+def specialize(
+    function: Callable,
+    binder: Binder,
+    options: Options,
+    call: Call,
+    family: Family | None,
+) -> Specialization:
+    """Trace the function for a call and derive what was asked for.
+
+    Args:
+        function: the user's.
+        binder: of its signature.
+        options: what to make.
+        call: the call; `tg.spec`s in it stand for arrays.
+        family: the calls of its kind so far, None for types only.
+    """
+    wrt, one = [], True
+    if options.mode != "function":
+        wrt, one = resolve(call.parameters, options.argnums, options.argnames, binder)
+        check_differentiable(call, wrt, binder, options.op)
+    taken = set(binder.signature.parameters)
+    while True:
+        plan = family.plan(call, taken) if family else _plan_of_types(call)
+        parameters, examples, places = _parameters(call, plan)
+        trees = [p.tree for p in parameters]
+        args, kwargs = [], {}
+        for bound, tree in zip(call.parameters, trees, strict=True):
+            if bound.keyword is None:
+                args.append(tree)
+            else:
+                kwargs[bound.keyword] = tree
+        values = None if call.has_specs else examples
+        try:
+            traced = trace(function, args, kwargs, values=values)
+        except Restart as restart:
+            _fix(restart, family, places)
+            continue
+        break
+    program = Program(
+        name=binder.name,
+        at=binder.at,
+        doc=getattr(function, "__doc__", None),
+        parameters=tuple(parameters),
+        params=list(places),
+        nodes=list(traced.builder.nodes),
+        result=traced.result,
+        sizes=_sizes(places, binder),
+        deciding=_deciding(_numbers(values), traced.facts),
+        notes=_notes(parameters),
+    )
+    return Specialization(options, program, wrt, one, call, binder, examples, traced)
+
+
+def _numbers(values: dict[Value, Any] | None) -> dict[str, int] | None:
+    """The sizes of a call by name, None if only types are known."""
+    if values is None:
+        return None
+    return {
+        str(size): number
+        for value, data in values.items()
+        for size, number in zip(value.type.shape, np.shape(data), strict=True)
+        if isinstance(size, Dim)
+    }
+
+
+def _deciding(env: dict[str, int] | None, facts: list[SizeFact]) -> Callable:
+    """Makes the context in which a derivation may ask about sizes.
+
+    The sizes of the call answer, and each answer becomes a fact that calls must share.
+    """
+
+    def ask(relation: str, left: Size, right: Size) -> bool:
+        a, b = evaluate(left, env or {}), evaluate(right, env or {})
+        outcome = a == b if relation == "==" else a >= b
+        fact = SizeFact(relation, left, right, outcome)
+        if fact not in facts:
+            facts.append(fact)
+        return outcome
+
+    @contextmanager
+    def deciding() -> Iterator[None]:
+        before, decider.ask = decider.ask, None if env is None else ask
+        try:
+            yield
+        finally:
+            decider.ask = before
+
+    return deciding
+
+
+def _fix(restart: Restart, family: Family | None, places: dict[Value, int]) -> None:
+    """Note what must be static for good.
+
+    Raises:
+        RuntimeError: the trace asks for what it has: it would ask for ever.
+    """
+    axes = {(places[v], axis) for v, axis in restart.static_axes}
+    ints = {places[v] for v in restart.static_leaves}
+    if family is None or (axes <= family.fixed_axes and ints <= family.fixed_ints):
+        raise RuntimeError("a trace asked again for what is static already")
+    family.fixed_axes |= axes
+    family.fixed_ints |= ints
+
+
+def _plan_of_types(call: Call) -> Plan:
+    shapes = [
+        raw.data.type.shape
+        if raw.kind == "spec"
+        else tuple(getattr(raw.data, "shape", ()))
+        for raw in call.raws
+    ]
+    ints = {i for i, raw in enumerate(call.raws) if raw.kind == "int"}
+    return Plan(shapes, ints)
+
+
+def _parameters(
+    call: Call, plan: Plan
+) -> tuple[list[Parameter], dict[Value, Any], dict[Value, int]]:
+    """Parameters with fresh values, the data of each value, and its position."""
+    position = {id(raw): i for i, raw in enumerate(call.raws)}
+    examples: dict[Value, Any] = {}
+    places: dict[Value, int] = {}
+
+    def valued(tree: Tree) -> Tree:
+        if isinstance(tree, Branch):
+            return replace(tree, children=tuple(map(valued, tree.children)))
+        if isinstance(tree, Static):
+            return tree
+        raw: Raw = tree.value
+        i = position[id(raw)]
+        if i in plan.static:
+            return Static(raw.data)
+        made = Value(_type(raw, plan.shapes[i]), raw.hint)
+        examples[made] = raw.data
+        places[made] = i
+        return Leaf(made)
+
+    parameters = [
+        Parameter(p.name, p.kind, valued(p.tree), p.default, p.annotation)
+        for p in call.parameters
+    ]
+    return parameters, examples, places
+
+
+def _type(raw: Raw, shape: tuple) -> ArrayType:
+    if raw.kind == "spec":
+        return raw.data.type
+    if raw.kind == "array":
+        return ArrayType(shape, raw.data.dtype.newbyteorder("="))
+    return type_of(raw.data)
+
+
+def _sizes(places: dict[Value, int], binder: Binder) -> dict[str, tuple[Value, int]]:
+    """Where each named size is read: the first axis of just that size.
+
+    Raises:
+        ShapeError: no axis has it, only expressions of it.
+    """
+    sizes: dict[str, tuple[Value, int]] = {}
+    wanted: dict[str, None] = {}
+    for value in places:
+        for axis, size in enumerate(value.type.shape):
+            if isinstance(size, Dim):
+                wanted.update(dict.fromkeys(names_in(size)))
+                for name in names_in(size):
+                    if size is named(name):
+                        sizes.setdefault(name, (value, axis))
+    for name in wanted:
+        if name not in sizes:
+            raise ShapeError(
+                f"the size `{name}` is read nowhere: no axis is `{name}` itself",
+                op="tg.spec",
+                at=binder.at,
+                fix=f"give one axis the size `{name}`",
+            )
+    return sizes
+
+
+def _notes(parameters: list[Parameter]) -> tuple[str, ...]:
+    """What the emitted module is made for beside the types."""
+    made_for = [
+        f"{where}={part.value!r}"
+        for p in parameters
+        for where, part in walk(p.tree, p.name)
+        if isinstance(part, Static) and type(part.value) in _PLAIN
+    ]
+    return (f"Made for {', '.join(made_for)}.",) if made_for else ()
+
+
+__all__ = ["Options", "Specialization", "map_leaves", "specialize"]
