@@ -16,7 +16,7 @@ from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops import elementwise as arithmetic
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import size, zeros_like
+from tracegrad.ops.create import size, zeros, zeros_like
 from tracegrad.ops.define import OPS, Op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import broadcast_shapes
@@ -84,6 +84,15 @@ def broadcast_later(r: Rewriter, node: Node) -> Any:
     if inner.dtype != node.outputs[0].type.dtype:
         return None
     return broadcast_to(inner, shape=node.outputs[0].type.shape)
+
+
+@rewrites(broadcast_to)
+def broadcast_empty(r: Rewriter, node: Node) -> Any:
+    """A broadcast to no elements reads nothing (a mean of none divides by zero)."""
+    out = node.outputs[0].type
+    if 0 not in out.shape:
+        return None
+    return r.record(zeros, (), {"shape": out.shape, "dtype": out.dtype.name})
 
 
 @rewrites(broadcast_to)

@@ -1,0 +1,204 @@
+"""Rewriting never changes what a graph computes, and each rule is seen at work."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tracegrad.ir.graph import BACKWARD, Const, Graph, Value
+from tracegrad.ir.index import Slice
+from tracegrad.ir.types import ArrayType
+from tracegrad.ops.define import OPS
+from tracegrad.ops.evaluate import evaluate
+from tracegrad.ops.record import Builder, Ref
+from tracegrad.passes import rewrite, simplify
+from tracegrad.passes.pipeline import optimise
+
+F8 = np.dtype(np.float64)
+SHAPES = ((), (3,), (2, 3), (3, 2), (2, 1), (1, 3))
+BINARY = ("add", "subtract", "multiply", "divide")
+
+
+class Maker:
+    """Draws graphs made of what the rules match."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.builder = Builder(phase=BACKWARD)
+        self.params = [Value(ArrayType(s, F8), f"p{i}") for i, s in enumerate(SHAPES)]
+        self.pool: list[Ref] = [self.builder.wrap(v) for v in self.params]
+
+    def pick(self) -> Ref:
+        """One of the values, a recent one more likely."""
+        if self.rng.random() < 0.6:
+            return self.pool[-1]
+        return self.pool[self.rng.integers(len(self.pool))]
+
+    def step(self) -> None:
+        """Apply one more op."""
+        x = self.pick()
+        kind = self.rng.choice(
+            ["negative", "number", "binary", "scalar", "broadcast", "view", "sum",
+             "matmul", "cast", "self", "write"]
+        )  # fmt: skip
+        made = getattr(self, kind)(x)
+        if made is not None:
+            self.pool.append(made)
+
+    def negative(self, x: Ref) -> Ref:
+        return -x
+
+    def number(self, x: Ref) -> Ref:
+        c = float(self.rng.choice([1.0, 2.0, -3.0, 0.5]))
+        return self.rng.choice([lambda: c * x, lambda: x * c, lambda: x / c])()
+
+    def binary(self, x: Ref) -> Ref | None:
+        others = [y for y in self.pool if y.shape == x.shape or not y.shape]
+        y = others[self.rng.integers(len(others))]
+        op = OPS[BINARY[self.rng.integers(4)]]
+        return op(x, y) if self.rng.random() < 0.5 else op(y, x)
+
+    def scalar(self, x: Ref) -> Ref:
+        count = OPS["size"](x)
+        return count * self.pool[0] if self.rng.random() < 0.5 else 2.0 / count * x
+
+    def broadcast(self, x: Ref) -> Ref | None:
+        if self.rng.random() < 0.3:
+            x = self.pool[0]
+        shape = (2, 3) if x.shape in ((), (3,), (2, 1), (1, 3)) else x.shape
+        return OPS["broadcast_to"](x, shape=shape)
+
+    def view(self, x: Ref) -> Ref:
+        n = len(x.shape)
+        choices = [lambda: OPS["getitem"](x, index=(None, Ellipsis))]
+        if n:
+            choices += [
+                lambda: OPS["transpose"](x, axes=tuple(reversed(range(n)))),
+                lambda: OPS["reshape"](x, shape=(*x.shape, 1)),
+                lambda: OPS["ravel"](x),
+            ]
+            if x.shape[0] > 1:
+                choices.append(lambda: OPS["getitem"](x, index=(Slice(1, None),)))
+            if x.shape[0] == 1:
+                choices.append(lambda: OPS["getitem"](x, index=(0,)))
+        return choices[self.rng.integers(len(choices))]()
+
+    def sum(self, x: Ref) -> Ref:
+        axis = None if not x.shape or self.rng.random() < 0.5 else 0
+        return OPS["sum"](x, axis=axis)
+
+    def matmul(self, x: Ref) -> Ref | None:
+        if len(x.shape) != 2:
+            return None
+        other = self.pool[SHAPES.index((2, 3))] if x.shape == (2, 3) else x
+        return OPS["matmul"](x, OPS["transpose"](other, axes=(1, 0)))
+
+    def cast(self, x: Ref) -> Ref:
+        return OPS["astype"](x, dtype=np.dtype("float64"))
+
+    def self(self, x: Ref) -> Ref:
+        return x + x
+
+    def write(self, x: Ref) -> Ref | None:
+        if not x.shape or x.shape[0] == 1:
+            return None
+        base = OPS["zeros_like"](x)
+        index = (Slice(1, None),)
+        part = OPS["getitem"](x, index=index)
+        return OPS["scatter_add"](base, part, index=index, unique=True)
+
+
+def draw(seed: int) -> Graph:
+    maker = Maker(seed)
+    for _ in range(25):
+        maker.step()
+    results = [maker.pool[-1].value, maker.pick().value, maker.pick().value]
+    return Graph("f", maker.params, maker.builder.nodes, results)
+
+
+def check(graph: Graph, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    args = [np.float64(0.5) + rng.random(v.type.shape) for v in graph.params]
+    with np.errstate(all="ignore"):
+        wanted = evaluate(graph, args)
+        found = evaluate(optimise(graph), args)
+    for have, want in zip(found, wanted, strict=True):
+        assert np.shape(have) == np.shape(want)
+        np.testing.assert_allclose(have, want, rtol=1e-9, atol=1e-9)
+
+
+def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
+    fired: Counter[str] = Counter()
+
+    def counted(rule):
+        def run(rewriter, node):
+            made = rule(rewriter, node)
+            fired[rule.__name__] += made is not None
+            return made
+
+        run.__name__ = rule.__name__
+        return run
+
+    rules = {op: [counted(r) for r in found] for op, found in rewrite.RULES.items()}
+    monkeypatch.setattr(rewrite, "RULES", rules)
+    for seed in range(500):
+        check(draw(seed), seed)
+    defined = {r.__name__ for found in rules.values() for r in found}
+    # `broadcast_empty` has a test of its own.
+    defined.discard("broadcast_empty")
+    assert defined - {name for name, count in fired.items() if count} == set()
+
+
+@pytest.mark.parametrize(
+    ("build", "wanted"),
+    [
+        (lambda x, y: OPS["negative"](-x), ["x"]),
+        (lambda x, y: x + (-y), ["subtract"]),
+        (lambda x, y: (-x) * (-y), ["multiply"]),
+        (lambda x, y: 2.0 * (3.0 * x), ["multiply"]),
+        (lambda x, y: 2.0 * (x * y) * y, ["multiply", "multiply", "multiply"]),
+        (lambda x, y: x + x, ["multiply"]),
+        (lambda x, y: OPS["broadcast_to"](x, shape=(3,)) * y, ["multiply"]),
+    ],
+)
+def test_shape_of_the_result(build, wanted) -> None:
+    builder = Builder(phase=BACKWARD)
+    params = [Value(ArrayType((3,), F8), name) for name in "xy"]
+    out = build(*map(builder.wrap, params)).value
+    graph = optimise(Graph("f", params, builder.nodes, [out]))
+    found = [n.op.name for n in graph.nodes] or [graph.results[0].hint]
+    assert found == wanted
+
+
+def test_mean_of_nothing_divides_by_nothing() -> None:
+    builder = Builder(phase=BACKWARD)
+    x = Value(ArrayType((0,), F8), "x")
+    each = 1.0 / OPS["size"](builder.wrap(x))
+    ct = OPS["broadcast_to"](each, shape=(0,)) * builder.wrap(x)
+    graph = optimise(Graph("f", [x], builder.nodes, [ct.value]))
+    (found,) = evaluate(graph, [np.zeros(0)])
+    assert found.shape == (0,)
+
+
+def test_forward_part_is_left_alone() -> None:
+    builder = Builder()
+    x = Value(ArrayType((3,), F8), "x")
+    out = OPS["negative"](-(2.0 * (3.0 * builder.wrap(x))))
+    graph = optimise(Graph("f", [x], builder.nodes, [out.value]))
+    assert [n.op.name for n in graph.nodes] == [
+        "multiply",
+        "multiply",
+        "negative",
+        "negative",
+    ]
+
+
+def test_numbers_merge() -> None:
+    builder = Builder(phase=BACKWARD)
+    x = Value(ArrayType((3,), F8), "x")
+    out = -(0.5 * (4.0 * builder.wrap(x)))
+    graph = optimise(Graph("f", [x], builder.nodes, [out.value]))
+    (node,) = graph.nodes
+    assert isinstance(node.inputs[0], Const)
+    assert node.inputs[0].value == -2.0
+    assert simplify.number(node.inputs[0]) == -2.0
