@@ -2,23 +2,91 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import numpy as np
 import numpy as xp
 
-from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import op
-from tracegrad.ops.infer import normal_axis
+from tracegrad.errors import ArgumentError
+from tracegrad.ir.dims import max_, product, slice_length
+from tracegrad.ir.types import ArrayType, Dim
+from tracegrad.ops.define import accept, op
+from tracegrad.ops.infer import (
+    broadcast_shapes,
+    decide,
+    normal_axes,
+    normal_axis,
+    refuse,
+)
+from tracegrad.ops.record import as_operand, is_traced, shape_of, type_of
 from tracegrad.ops.sample import Sample, arg
 
 
-@op(
-    infer=lambda *, shape, dtype: ArrayType(tuple(shape), np.dtype(dtype)),
-    vjp=[],
-    samples=[Sample((), {"shape": (2, 3)})],
-)
+def _new(*, shape, dtype):
+    return ArrayType(tuple(shape), np.dtype(dtype))
+
+
+@op(infer=_new, vjp=[], samples=[Sample((), {"shape": (2, 3)})])
 def zeros(*, shape, dtype="float64"):
     """Zeros."""
     return xp.zeros(shape, dtype=dtype)
+
+
+@op(infer=_new, vjp=[], samples=[Sample((), {"shape": (2,), "dtype": "int64"})])
+def ones(*, shape, dtype="float64"):
+    """Ones."""
+    return xp.ones(shape, dtype=dtype)
+
+
+def _infer_full(t: ArrayType, *, shape, dtype):
+    broadcast_shapes(t.shape, shape)
+    return ArrayType(shape, t.dtype if dtype is None else np.dtype(dtype))
+
+
+@op(
+    infer=_infer_full,
+    # The engine sums a cotangent back to the shape of its primal.
+    vjp=[lambda ct, y, x, *, shape, dtype: ct],
+    linear=True,
+    samples=[
+        arg().with_(shape=(2, 3)),
+        arg(3).with_(shape=(2, 3)),
+        arg().with_(shape=(2,), dtype="float32").rough(),
+    ],
+)
+def full(x, *, shape, dtype=None):
+    """An array filled with `x`, which broadcasts to `shape`."""
+    return xp.full(shape, x, dtype=dtype)
+
+
+@op(
+    infer=lambda *, n, m, k, dtype: ArrayType(
+        (n, n if m is None else m), np.dtype(dtype)
+    ),
+    vjp=[],
+    samples=[Sample((), {"n": 3}), Sample((), {"n": 2, "m": 3, "k": 1})],
+)
+def eye(*, n, m=None, k=0, dtype="float64"):
+    """Ones on the diagonal `k` of a matrix of zeros."""
+    return xp.eye(n, m, k=k, dtype=dtype)
+
+
+def _infer_arange(*, start, stop, step, dtype):
+    count = slice_length(0, None, step, max_(0, stop - start), decide)
+    return ArrayType((count,), np.dtype(dtype))
+
+
+@op(
+    infer=_infer_arange,
+    vjp=[],
+    samples=[Sample((), {"stop": 3}), Sample((), {"start": 1, "stop": 6, "step": 2})],
+)
+def arange(*, start=0, stop, step=1, dtype="int64"):
+    """Whole numbers from `start` to `stop`, which is left out."""
+    if start == 0 and step == 1:
+        return xp.arange(stop, dtype=dtype)
+    return xp.arange(start, stop, step, dtype=dtype)
 
 
 def _infer_size(t: ArrayType, *, axis):
@@ -77,3 +145,113 @@ def positions(x):
 def dim(*, size):
     """A size (an int, or a symbolic `Dim`) as a number to compute with."""
     return size
+
+
+# --------------------------------------------------------------------- what users write
+# Where nothing is traced or symbolic these are plain NumPy calls, whose results a trace
+# takes as buffers to write into.
+def _as_shape(shape: Any) -> tuple:
+    given = shape if isinstance(shape, tuple | list | np.ndarray) else (shape,)
+    return tuple([s if isinstance(s, Dim) else operator.index(s) for s in given])
+
+
+def _name(dtype: Any) -> str:
+    return np.dtype(dtype).name
+
+
+@accept(np.zeros, np.empty)
+def zeros_call(shape, dtype=float, order="C", *, device=None, like=None):
+    """`np.zeros` and, with zeros for whatever the memory holds, `np.empty`."""
+    refuse("np.zeros", device=device, like=like)
+    return zeros(shape=_as_shape(shape), dtype=_name(dtype))
+
+
+@accept(np.ones)
+def ones_call(shape, dtype=None, order="C", *, device=None, like=None):
+    """`np.ones` with all its arguments."""
+    refuse("np.ones", device=device, like=like)
+    return ones(shape=_as_shape(shape), dtype=_name(dtype))
+
+
+@accept(np.full)
+def full_call(shape, fill_value, dtype=None, order="C", *, device=None, like=None):
+    """`np.full` with all its arguments."""
+    refuse("np.full", device=device, like=like)
+    dtype = None if dtype is None else _name(dtype)
+    return full(as_operand(fill_value), shape=_as_shape(shape), dtype=dtype)
+
+
+def _like(a, dtype, shape):
+    """Shape and dtype of `np.zeros_like(a, ...)`."""
+    t = type_of(as_operand(a))
+    name = t.dtype.name if dtype is None else _name(dtype)
+    return {"shape": t.shape if shape is None else _as_shape(shape), "dtype": name}
+
+
+@accept(np.zeros_like, np.empty_like)
+def _(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    refuse("np.zeros_like", device=device)
+    return zeros(**_like(a, dtype, shape))
+
+
+@accept(np.ones_like)
+def _(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    refuse("np.ones_like", device=device)
+    return ones(**_like(a, dtype, shape))
+
+
+@accept(np.full_like)
+def _(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
+    refuse("np.full_like", device=device)
+    return full(as_operand(fill_value), **_like(a, dtype, shape))
+
+
+@accept(np.eye)
+def eye_call(N, M=None, k=0, dtype=float, order="C", *, device=None, like=None):
+    """`np.eye` with all its arguments."""
+    refuse("np.eye", device=device, like=like)
+    n, m = _as_shape((N, N if M is None else M))
+    return eye(n=n, m=None if m == n else m, k=operator.index(k), dtype=_name(dtype))
+
+
+@accept(np.identity)
+def _(n, dtype=None, *, like=None):
+    return eye_call(n, dtype=dtype, like=like)
+
+
+@accept(np.arange)
+def _(start=None, stop=None, step=None, dtype=None, *, device=None, like=None):
+    refuse("np.arange", device=device, like=like)
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if any(is_traced(x) for x in (start, stop, step)):
+        raise ArgumentError(
+            "np.arange with a traced start, stop or step has a size that depends on "
+            "data",
+            op="np.arange",
+            fix="use np.linspace(start, stop, count), or plain numbers",
+        )
+    if not any(isinstance(x, Dim) for x in (start, stop, step)):
+        return np.arange(start, stop, step, dtype)
+    start, stop, step = _as_shape((start, stop, step))
+    name = "int64" if dtype is None else _name(dtype)
+    return arange(start=start, stop=stop, step=step, dtype=name)
+
+
+@accept(np.size)
+def _(a, axis=None):
+    count = shape_of(as_operand(a))
+    if axis is None:
+        return product(count)
+    return product([count[i] for i in normal_axes(axis, len(count))])
+
+
+@accept(np.shape)
+def _(a):
+    return shape_of(as_operand(a))
+
+
+@accept(np.ndim)
+def _(a):
+    return len(shape_of(as_operand(a)))

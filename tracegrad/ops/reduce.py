@@ -22,7 +22,7 @@ from tracegrad.ops.infer import (
 from tracegrad.ops.record import as_operand, dtype_of, ndim_of, shape_of
 from tracegrad.ops.sample import arg, data
 from tracegrad.ops.scan import exclusive_products
-from tracegrad.ops.select import absolute, conj, maximum, minimum, where
+from tracegrad.ops.select import absolute, conj, where
 from tracegrad.ops.shape import broadcast_to, permute, to_shape
 
 NOT_GIVEN = np._NoValue
@@ -58,17 +58,10 @@ def per_lane(count, x):
     return astype(count, dtype=np.dtype(dtype_of(x).char.lower()).name)
 
 
-def _reduction(dtype_rule, identity=True):
+def _reduction(dtype_rule):
     """Inference of a reduction whose result has the dtype `dtype_rule(t.dtype)`."""
 
     def infer(t: ArrayType, *, axis, keepdims=False, **attrs):
-        if not identity:
-            for a in normal_axes(axis, t.ndim):
-                if t.shape[a] == 0:
-                    raise ShapeError(
-                        f"axis {a} has size 0, so it has no largest element",
-                        fix="check for empty arrays first, or give initial=",
-                    )
         return ArrayType(reduced_shape(t.shape, axis, keepdims), dtype_rule(t.dtype))
 
     return infer
@@ -91,11 +84,7 @@ def squared(dtype: np.dtype) -> np.dtype:
     return np.dtype(averaged(dtype).char.lower())
 
 
-def _same(dtype: np.dtype) -> np.dtype:
-    return dtype
-
-
-_AXES = [
+AXES = [
     arg(3).with_(),
     arg("n", 3).with_(axis=0),
     arg("n", 3).with_(axis=(1,), keepdims=True),
@@ -115,7 +104,7 @@ _DTYPES = [
     infer=_reduction(widened),
     vjp=[lambda ct, y, x, *, axis, keepdims: spread(ct, x, axis, keepdims)],
     linear=True,
-    samples=[*_AXES, *_DTYPES],
+    samples=[*AXES, *_DTYPES],
 )
 def sum(x, *, axis=None, keepdims=False):
     """Sum over `axis`."""
@@ -130,14 +119,14 @@ def sum(x, *, axis=None, keepdims=False):
         )
     ],
     linear=True,
-    samples=[*_AXES, *_DTYPES],
+    samples=[*AXES, *_DTYPES],
 )
 def mean(x, *, axis=None, keepdims=False):
     """Arithmetic mean over `axis`."""
     return xp.mean(x, axis=axis, keepdims=keepdims)
 
 
-def _take(x, dtype):
+def take_as(x, dtype):
     """The operand of a reduction, in the dtype that the user asked for."""
     x = as_operand(x)
     if dtype is None or np.dtype(dtype) == dtype_of(x):
@@ -145,15 +134,15 @@ def _take(x, dtype):
     return astype(x, dtype=np.dtype(dtype).name)
 
 
-def _given(argument) -> bool:
+def given(argument) -> bool:
     return argument is not None and argument is not NOT_GIVEN
 
 
-def _flag(keepdims) -> bool:
+def flag(keepdims) -> bool:
     return keepdims is not NOT_GIVEN and bool(keepdims)
 
 
-def _masked(x, mask, instead):
+def masked(x, mask, instead):
     """`x` with `instead` where a `where=` argument excludes it."""
     if mask is NOT_GIVEN or mask is None or mask is True:
         return x
@@ -172,10 +161,10 @@ def sum_call(
 ):
     """`np.sum` with all its arguments."""
     refuse("np.sum", out=out)
-    x = _masked(_take(a, dtype), where, 0)
+    x = masked(take_as(a, dtype), where, 0)
     axis = canonical_axis(axis, ndim_of(x))
-    total = sum(x, axis=axis, keepdims=_flag(keepdims))
-    return total + as_operand(initial) if _given(initial) else total
+    total = sum(x, axis=axis, keepdims=flag(keepdims))
+    return total + as_operand(initial) if given(initial) else total
 
 
 @accept((np.add, "reduce"))
@@ -194,10 +183,10 @@ def _(
     where=NOT_GIVEN,
 ):
     a = as_operand(a)
-    return sum_call(_without_nan(a, 0), axis, dtype, out, keepdims, initial, where)
+    return sum_call(without_nan(a, 0), axis, dtype, out, keepdims, initial, where)
 
 
-def _without_nan(x, instead):
+def without_nan(x, instead):
     # Only NaN differs from itself.
     return where(x == x, x, instead)
 
@@ -214,12 +203,12 @@ def mean_call(
 ):
     """`np.mean` with all its arguments."""
     refuse("np.mean", out=out)
-    x = _take(a, dtype)
-    axis, keepdims = canonical_axis(axis, ndim_of(x)), _flag(keepdims)
-    if not _given(where) or where is True:
+    x = take_as(a, dtype)
+    axis, keepdims = canonical_axis(axis, ndim_of(x)), flag(keepdims)
+    if not given(where) or where is True:
         return mean(x, axis=axis, keepdims=keepdims)
     x = astype(x, dtype=averaged(dtype_of(x)).name) if dtype_of(x).kind in "biu" else x
-    total = sum(_masked(x, where, 0), axis=axis, keepdims=keepdims)
+    total = sum(masked(x, where, 0), axis=axis, keepdims=keepdims)
     return total / per_lane(_count_where(where, x, axis, keepdims), x)
 
 
@@ -234,7 +223,7 @@ def _(a, axis=None, dtype=None, out=None, keepdims=NOT_GIVEN, *, where=NOT_GIVEN
 def _(a, axis=None, weights=None, returned=False, *, keepdims=NOT_GIVEN):
     refuse("np.average", returned=returned or None)
     x = as_operand(a)
-    axis, keepdims = canonical_axis(axis, ndim_of(x)), _flag(keepdims)
+    axis, keepdims = canonical_axis(axis, ndim_of(x)), flag(keepdims)
     if weights is None:
         return mean(x, axis=axis, keepdims=keepdims)
     w = as_operand(weights)
@@ -306,13 +295,13 @@ def _spread_call(which, a, axis, dtype, ddof, keepdims, mask, given_mean, correc
         refuse(f"np.{which.name}", mean=given_mean)
     if correction is not NOT_GIVEN:
         ddof = correction
-    x = _take(a, dtype)
-    axis, keepdims = canonical_axis(axis, ndim_of(x)), _flag(keepdims)
-    if not _given(mask) or mask is True:
+    x = take_as(a, dtype)
+    axis, keepdims = canonical_axis(axis, ndim_of(x)), flag(keepdims)
+    if not given(mask) or mask is True:
         return which(x, axis=axis, ddof=ddof, keepdims=keepdims)
     centred = x - mean_call(x, axis, None, None, True, where=mask)
     squares = absolute(centred) ** 2 if dtype_of(x).kind == "c" else centred**2
-    total = sum(_masked(squares, mask, 0), axis=axis, keepdims=keepdims)
+    total = sum(masked(squares, mask, 0), axis=axis, keepdims=keepdims)
     count = per_lane(_count_where(mask, x, axis, keepdims), total)
     variance = total / _less(count, ddof)
     return variance if which is var else variance**0.5
@@ -366,106 +355,11 @@ def _(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NOT_GIVEN):
     return std_call(a, axis, dtype, out, ddof, keepdims, where=a == a)
 
 
-# ---------------------------------------------------------------------------- extremes
-_EXTREMES = [
-    *_AXES,
-    arg(2, 3, dtype="int32").with_(axis=1),
-    arg(3, dtype="float32").with_().rough(),
-    data((1.0, 2.0, 2.0)).with_().rough(),
-]
-
-
-def _shared(ct, y, x, *, axis, keepdims):
-    """The cotangent of an extreme, in equal parts to the elements that attain it."""
-    hits = x == keep_axes(y, x, axis, keepdims)
-    count = per_lane(sum(hits, axis=axis, keepdims=keepdims), x)
-    return keep_axes(ct / count, x, axis, keepdims) * hits
-
-
-@op(infer=_reduction(_same, identity=False), vjp=[_shared], samples=_EXTREMES)
-def max(x, *, axis=None, keepdims=False):
-    """Largest element over `axis`; equal ones share the cotangent."""
-    return xp.max(x, axis=axis, keepdims=keepdims)
-
-
-@op(infer=_reduction(_same, identity=False), vjp=[_shared], samples=_EXTREMES)
-def min(x, *, axis=None, keepdims=False):
-    """Smallest element over `axis`; equal ones share the cotangent."""
-    return xp.min(x, axis=axis, keepdims=keepdims)
-
-
-def _extreme_call(which, pair, a, axis, out, keepdims, initial, mask):
-    refuse(f"np.{which.name}", out=out)
-    x = as_operand(a)
-    if _given(mask) and mask is not True:
-        if not _given(initial):
-            raise ShapeError(
-                f"np.{which.name} with where= needs initial=, the result where all "
-                "elements are excluded",
-                op=f"np.{which.name}",
-            )
-        x = _masked(x, mask, initial)
-    result = which(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=_flag(keepdims))
-    return pair(result, as_operand(initial)) if _given(initial) else result
-
-
-@max.accept(np.max, np.amax, methods=["max"])
-def max_call(
-    a,
-    axis=None,
-    out=None,
-    keepdims=NOT_GIVEN,
-    initial=NOT_GIVEN,
-    where=NOT_GIVEN,
-):
-    """`np.max` with all its arguments."""
-    return _extreme_call(max, maximum, a, axis, out, keepdims, initial, where)
-
-
-@min.accept(np.min, np.amin, methods=["min"])
-def min_call(
-    a,
-    axis=None,
-    out=None,
-    keepdims=NOT_GIVEN,
-    initial=NOT_GIVEN,
-    where=NOT_GIVEN,
-):
-    """`np.min` with all its arguments."""
-    return _extreme_call(min, minimum, a, axis, out, keepdims, initial, where)
-
-
-@accept((np.maximum, "reduce"))
-def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    return max_call(_take(array, dtype), axis, out, keepdims, initial, where)
-
-
-@accept((np.minimum, "reduce"))
-def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    return min_call(_take(array, dtype), axis, out, keepdims, initial, where)
-
-
-@accept(np.nanmax)
-def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
-    return max_call(_without_nan(as_operand(a), -np.inf), axis, out, keepdims)
-
-
-@accept(np.nanmin)
-def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
-    return min_call(_without_nan(as_operand(a), np.inf), axis, out, keepdims)
-
-
-@accept(np.ptp)
-def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
-    largest = max_call(a, axis, out, keepdims)
-    return largest - min_call(a, axis, out, keepdims)
-
-
 # ----------------------------------------------------------------------------- product
 @op(
     infer=_reduction(widened),
     samples=[
-        *_AXES,
+        *AXES,
         *_DTYPES,
         data((2.0, 0.0, 3.0)).with_(),
         data(((2.0, 0.0), (0.0, 0.0))).with_(axis=1),
@@ -521,10 +415,10 @@ def prod_call(
 ):
     """`np.prod` with all its arguments."""
     refuse("np.prod", out=out)
-    x = _masked(_take(a, dtype), where, 1)
+    x = masked(take_as(a, dtype), where, 1)
     axis = canonical_axis(axis, ndim_of(x))
-    result = prod(x, axis=axis, keepdims=_flag(keepdims))
-    return result * as_operand(initial) if _given(initial) else result
+    result = prod(x, axis=axis, keepdims=flag(keepdims))
+    return result * as_operand(initial) if given(initial) else result
 
 
 @accept((np.multiply, "reduce"))
@@ -537,22 +431,22 @@ def _to(dtype):
     return _reduction(lambda _: np.dtype(dtype))
 
 
-_COUNTS = [arg(3).with_(), arg("n", 3).with_(axis=0), arg(2, 3).with_(keepdims=True)]
+COUNTS = [arg(3).with_(), arg("n", 3).with_(axis=0), arg(2, 3).with_(keepdims=True)]
 
 
-@op(infer=_to(bool), vjp=[None], samples=_COUNTS)
+@op(infer=_to(bool), vjp=[None], samples=COUNTS)
 def any(x, *, axis=None, keepdims=False):
     """Whether some element over `axis` is true."""
     return xp.any(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_to(bool), vjp=[None], samples=_COUNTS)
+@op(infer=_to(bool), vjp=[None], samples=COUNTS)
 def all(x, *, axis=None, keepdims=False):
     """Whether all elements over `axis` are true."""
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_to(np.int64), vjp=[None], samples=_COUNTS)
+@op(infer=_to(np.int64), vjp=[None], samples=COUNTS)
 def count_nonzero(x, *, axis=None, keepdims=False):
     """Number of elements over `axis` that are not zero."""
     return xp.count_nonzero(x, axis=axis, keepdims=keepdims)
@@ -567,44 +461,12 @@ def _(a, axis=None, *, keepdims=False):
 @any.accept(np.any, methods=["any"])
 def _(a, axis=None, out=None, keepdims=NOT_GIVEN, *, where=NOT_GIVEN):
     refuse("np.any", out=out)
-    x = _masked(as_operand(a), where, False)
-    return any(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=_flag(keepdims))
+    x = masked(as_operand(a), where, False)
+    return any(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=flag(keepdims))
 
 
 @all.accept(np.all, methods=["all"])
 def _(a, axis=None, out=None, keepdims=NOT_GIVEN, *, where=NOT_GIVEN):
     refuse("np.all", out=out)
-    x = _masked(as_operand(a), where, True)
-    return all(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=_flag(keepdims))
-
-
-def _infer_position(t: ArrayType, *, axis, keepdims):
-    return _reduction(lambda _: np.dtype(np.int64), identity=False)(
-        t, axis=axis, keepdims=keepdims
-    )
-
-
-@op(infer=_infer_position, vjp=[None], samples=_COUNTS)
-def argmax(x, *, axis=None, keepdims=False):
-    """Position of the first largest element along `axis`."""
-    return xp.argmax(x, axis=axis, keepdims=keepdims)
-
-
-@op(infer=_infer_position, vjp=[None], samples=_COUNTS)
-def argmin(x, *, axis=None, keepdims=False):
-    """Position of the first smallest element along `axis`."""
-    return xp.argmin(x, axis=axis, keepdims=keepdims)
-
-
-@argmax.accept(np.argmax, methods=["argmax"])
-def _(a, axis=None, out=None, *, keepdims=NOT_GIVEN):
-    refuse("np.argmax", out=out)
-    x = as_operand(a)
-    return argmax(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=_flag(keepdims))
-
-
-@argmin.accept(np.argmin, methods=["argmin"])
-def _(a, axis=None, out=None, *, keepdims=NOT_GIVEN):
-    refuse("np.argmin", out=out)
-    x = as_operand(a)
-    return argmin(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=_flag(keepdims))
+    x = masked(as_operand(a), where, True)
+    return all(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=flag(keepdims))

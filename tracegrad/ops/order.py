@@ -1,0 +1,401 @@
+"""Picking and ordering: take, masks, sorting, searching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy as xp
+
+from tracegrad.errors import ArgumentError, ShapeError
+from tracegrad.ir.index import ARRAY, Slice
+from tracegrad.ir.types import ArrayType, Dim
+from tracegrad.ops.create import zeros_like
+from tracegrad.ops.define import accept, op
+from tracegrad.ops.index import along, getitem, names_once, read, subscript
+from tracegrad.ops.infer import (
+    broadcast_shapes,
+    count_true,
+    normal_axis,
+    refuse,
+    same_size,
+    shape_text,
+)
+from tracegrad.ops.join import stack
+from tracegrad.ops.record import (
+    Scattered,
+    as_array,
+    as_operand,
+    constant_of,
+    is_traced,
+    ndim_of,
+    shape_of,
+)
+from tracegrad.ops.reduce import mean
+from tracegrad.ops.sample import arg, call, data
+from tracegrad.ops.select import where
+from tracegrad.ops.shape import broadcast_to, ravel, to_shape
+
+
+# -------------------------------------------------------------------------------- take
+def _infer_take(t: ArrayType, indices: ArrayType, *, axis):
+    return t.with_shape((*t.shape[:axis], *indices.shape, *t.shape[axis + 1 :]))
+
+
+_PICK = data((1, 1, -1), dtype="int64")
+
+
+@op(
+    infer=_infer_take,
+    linear=True,
+    samples=[
+        call(arg("n"), _PICK, axis=0),
+        call(arg("n", 4), _PICK, axis=1),
+        call(arg(3, 2), data(((0, 2), (1, 0)), dtype="int64"), axis=0),
+        call(arg(3, 2), data(1, dtype="int64"), axis=0),
+    ],
+)
+def take(x, indices, *, axis):
+    """The elements of `x` at `indices` along `axis`."""
+    return x.take(indices, axis=axis)
+
+
+@take.vjp
+def _(ct, y, x, indices, *, axis):
+    once = names_once(x, (indices,))
+    return Scattered(ct, (indices,), along(axis, ARRAY), once), None
+
+
+@take.accept(np.take, methods=["take"])
+def take_call(a, indices, axis=None, out=None, mode="raise"):
+    """`np.take` with all its arguments."""
+    refuse("np.take", out=out)
+    a = as_array(a)
+    if axis is None:
+        a, axis = (a if ndim_of(a) == 1 else ravel(a)), 0
+    axis = normal_axis(axis, ndim_of(a))
+    indices = as_operand(indices)
+    if mode != "raise":
+        size = shape_of(a)[axis]
+        if is_traced(indices) or isinstance(size, Dim) or mode not in ("wrap", "clip"):
+            refuse("np.take", fix='use mode="raise"', mode=mode)
+        indices = np.asarray(indices)
+        wrapped = indices % size if mode == "wrap" else np.clip(indices, 0, size - 1)
+        return take_call(a, wrapped, axis)
+    if isinstance(constant_of(indices), int | np.integer):
+        return read(a, (slice(None),) * axis + (int(indices),))
+    if isinstance(indices, np.ndarray) and not indices.size:
+        indices = indices.astype(np.intp)
+    # The subscript checks dtype and bounds.
+    (indices,), _ = subscript(a, (slice(None),) * axis + (indices,))
+    return take(a, indices, axis=axis)
+
+
+@accept(np.compress)
+def compress(condition, a, axis=None, out=None):
+    """The elements along `axis` where `condition` is true."""
+    refuse("np.compress", out=out)
+    a, mask = as_array(a), as_operand(condition)
+    if axis is None:
+        a, axis = (a if ndim_of(a) == 1 else ravel(a)), 0
+    axis = normal_axis(axis, ndim_of(a))
+    count, size = shape_of(mask)[0], shape_of(a)[axis]
+    if not same_size(count, size):
+        # NumPy takes a shorter condition, and leaves the rest out.
+        a = getitem(a, index=along(axis, Slice(None, count)))
+    return read(a, (slice(None),) * axis + (mask,))
+
+
+@accept(methods=["compress"])
+def _(a, condition, axis=None, out=None):
+    return compress(condition, a, axis, out)
+
+
+@accept(np.extract)
+def _(condition, arr):
+    return read(ravel(as_array(arr)), ravel(as_array(condition)))
+
+
+@accept(np.select)
+def _(condlist, choicelist, default=0):
+    if len(condlist) != len(choicelist):
+        raise ArgumentError(
+            f"np.select has {len(condlist)} conditions for {len(choicelist)} choices",
+            op="np.select",
+        )
+    out = as_operand(default)
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        out = where(as_operand(condition), as_operand(choice), out)
+    return out
+
+
+# ------------------------------------------------------------------------ along an axis
+def _infer_take_along(t: ArrayType, indices: ArrayType, *, axis):
+    rest = [
+        [s for i, s in enumerate(shape) if i != axis]
+        for shape in (t.shape, indices.shape)
+    ]
+    if t.ndim != indices.ndim or not all(map(same_size, *rest)):
+        raise ShapeError(
+            f"indices of shape {shape_text(indices.shape)} do not fit an array of "
+            f"shape {shape_text(t.shape)} along axis {axis}",
+            fix="make all other axes equal",
+        )
+    return t.with_shape(indices.shape)
+
+
+_ALONG = data(((2, 0), (1, 1)), dtype="int64")
+
+
+@op(
+    infer=_infer_take_along,
+    linear=True,
+    samples=[
+        call(arg(2, 3), _ALONG, axis=1),
+        call(arg(3, 2), _ALONG, axis=0),
+        call(arg(4), _PICK, axis=0),
+    ],
+)
+def take_along_axis(x, indices, *, axis=-1):
+    """In each lane along `axis` the elements at the `indices` of that lane."""
+    return xp.take_along_axis(x, indices, axis=axis)
+
+
+@take_along_axis.vjp
+def _(ct, y, x, indices, *, axis):
+    return add_along_axis(zeros_like(x), indices, ct, axis=axis), None
+
+
+@op(
+    infer=lambda t, indices, update, *, axis: t,
+    linear=True,
+    samples=[
+        call(arg(2, 3), _ALONG, arg(2, 2), axis=1),
+        call(arg(3, 2), _ALONG, arg(2, 2), axis=0),
+    ],
+)
+def add_along_axis(x, indices, update, *, axis):
+    """`x` with `update` added at the `indices` of each lane along `axis`."""
+    out = xp.array(x)
+    grid = list(xp.ix_(*[xp.arange(n) for n in indices.shape]))
+    grid[axis] = indices
+    xp.add.at(out, tuple(grid), update)
+    return out
+
+
+@add_along_axis.body("jax")
+def _(x, indices, update, *, axis):
+    grid = list(xp.ix_(*[xp.arange(n) for n in indices.shape]))
+    grid[axis] = indices
+    return x.at[tuple(grid)].add(update)
+
+
+@add_along_axis.vjp
+def _(ct, y, x, indices, update, *, axis):
+    return ct, None, take_along_axis(ct, indices, axis=axis)
+
+
+@take_along_axis.accept(np.take_along_axis)
+def _(arr, indices, axis=-1):
+    x, indices = as_array(arr), as_array(indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = normal_axis(axis, ndim_of(x))
+    if ndim_of(x) == ndim_of(indices):
+        # All axes but one broadcast.
+        lanes = [
+            (*shape[:axis], 1, *shape[axis + 1 :])
+            for shape in (shape_of(x), shape_of(indices))
+        ]
+        whole = broadcast_shapes(*lanes)
+        x, indices = (
+            v if shape == shape_of(v) else broadcast_to(v, shape=shape)
+            for v, shape in [
+                (v, (*whole[:axis], shape_of(v)[axis], *whole[axis + 1 :]))
+                for v in (x, indices)
+            ]
+        )
+    return take_along_axis(x, indices, axis=axis)
+
+
+# ----------------------------------------------------------------------------- sorting
+_SORTED = [
+    arg("n").with_(),
+    arg("n", 3).with_(axis=0),
+    arg(2, 3, 2).with_(axis=1),
+    data((2.0, 1.0, 2.0)).with_().rough(),
+]
+
+
+def _at(ct, indices, axis):
+    if ndim_of(ct) == 1:
+        return getitem(ct, indices, index=(ARRAY,))
+    return take_along_axis(ct, indices, axis=axis)
+
+
+@op(infer=lambda t, *, axis: t.strong, samples=_SORTED)
+def sort(x, *, axis=-1):
+    """`x` in ascending order along `axis`; equal elements stay in their order."""
+    return xp.sort(x, axis=axis)
+
+
+@sort.vjp
+def _(ct, y, x, *, axis):
+    order = argsort(x, axis=axis)
+    return _at(ct, argsort(order, axis=axis), axis)
+
+
+@op(
+    infer=lambda t, *, axis: t.with_dtype(np.int64),
+    vjp=[None],
+    samples=_SORTED,
+)
+def argsort(x, *, axis=-1):
+    """The positions that sort `x` along `axis`, equal elements in their order."""
+    return xp.argsort(x, axis=axis, kind="stable")
+
+
+@argsort.body("jax")
+def _(x, *, axis=-1):
+    return xp.argsort(x, axis=axis)
+
+
+def _sort_call(which, a, axis):
+    x = as_array(a)
+    if axis is None:
+        return which(x if ndim_of(x) == 1 else ravel(x))
+    axis = normal_axis(axis, ndim_of(x))
+    return which(x, axis=-1 if axis == ndim_of(x) - 1 else axis)
+
+
+@sort.accept(np.sort)
+def sort_call(a, axis=-1, kind=None, order=None, *, stable=None):
+    """`np.sort` with all its arguments."""
+    refuse("np.sort", order=order)
+    return _sort_call(sort, a, axis)
+
+
+@accept(updates=["sort"])
+def _(a, axis=-1, kind=None, order=None, *, stable=None):
+    return sort_call(a, axis, order=order)
+
+
+@argsort.accept(np.argsort, methods=["argsort"])
+def _(a, axis=-1, kind=None, order=None, *, stable=None):
+    refuse("np.argsort", order=order)
+    return _sort_call(argsort, a, axis)
+
+
+@accept(np.partition)
+def _(a, kth, axis=-1, kind="introselect", order=None):
+    # Sorted is one of the orders that a partition may have, so nothing depends on it.
+    return sort_call(a, axis, order=order)
+
+
+@accept(np.median)
+def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+    """The middle of the sorted elements, or the mean of the two in the middle."""
+    refuse("np.median", out=out)
+    x = as_array(a)
+    if isinstance(axis, tuple | list):
+        refuse("np.median", fix="reshape first, so that it is one axis", axis=axis)
+    rank = ndim_of(x)
+    if axis is None:
+        x, at = (x if rank == 1 else ravel(x)), 0
+    else:
+        at = normal_axis(axis, rank)
+    size = shape_of(x)[at]
+    if isinstance(size, Dim) or not size:
+        raise ShapeError(
+            f"np.median needs a fixed size that is not 0, not {size}",
+            op="np.median",
+            fix="trace with numbers for the sizes",
+        )
+    ordered = _sort_call(sort, x, at)
+    middle = Slice((size - 1) // 2, size // 2 + 1)
+    out = mean(getitem(ordered, index=along(at, middle)), axis=at, keepdims=keepdims)
+    return to_shape(out, (1,) * rank) if keepdims and axis is None else out
+
+
+# --------------------------------------------------------------------------- searching
+@op(
+    infer=lambda a, v, *, side: v.with_dtype(np.int64),
+    vjp=[None, None],
+    samples=[
+        call(data((0.0, 1.0, 2.0)), arg("n")),
+        call(data((0.0, 1.0, 2.0)), arg(), side="right"),
+    ],
+)
+def searchsorted(a, v, *, side="left"):
+    """Where the elements of `v` belong in the sorted vector `a`."""
+    return xp.searchsorted(a, v, side=side)
+
+
+@searchsorted.accept(np.searchsorted, methods=["searchsorted"])
+def _(a, v, side="left", sorter=None):
+    refuse("np.searchsorted", sorter=sorter)
+    return searchsorted(as_array(a), as_array(v), side=side)
+
+
+@op(
+    infer=lambda t, *, count: ArrayType((count,), np.dtype(np.int64)),
+    vjp=[None],
+    samples=[data((0.0, 1.0, 2.0)).with_(count=2)],
+)
+def flatnonzero(x, *, count):
+    """Positions of the elements that are not zero; `count` says how many there are."""
+    return xp.flatnonzero(x)
+
+
+@op(
+    infer=lambda t, *, count: tuple(
+        [ArrayType((count,), np.dtype(np.int64)) for _ in t.shape]
+    ),
+    vjp=[None],
+    samples=[data(((0.0, 1.0), (2.0, 0.0))).with_(count=2)],
+)
+def nonzero(x, *, count):
+    """Positions along each axis of the elements that are not zero."""
+    return x.nonzero()
+
+
+@accept(np.nonzero, methods=["nonzero"])
+def nonzero_call(a):
+    """`np.nonzero`: one vector of positions for each axis."""
+    x = as_array(a)
+    if not is_traced(x):
+        return np.nonzero(x)
+    if not ndim_of(x):
+        raise ShapeError("np.nonzero does not take 0-d arrays", op="np.nonzero")
+    count = count_true(x)
+    if ndim_of(x) == 1:
+        return (flatnonzero(x, count=count),)
+    return nonzero(x, count=count)
+
+
+@accept(np.flatnonzero)
+def _(a):
+    x = as_array(a)
+    return nonzero_call(x if ndim_of(x) == 1 else ravel(x))[0]
+
+
+@accept(np.argwhere)
+def _(a):
+    return stack(*nonzero_call(a), axis=1)
+
+
+@accept(np.ix_)
+def _(*args):
+    made: list[Any] = []
+    for place, a in enumerate(args):
+        a = as_array(a)
+        if ndim_of(a) != 1:
+            raise ShapeError(
+                f"np.ix_ takes vectors, not {ndim_of(a)} axes", op="np.ix_"
+            )
+        if a.dtype == bool:
+            (a,) = nonzero_call(a)
+        shape = [1] * len(args)
+        shape[place] = shape_of(a)[0]
+        made.append(to_shape(a, tuple(shape)))
+    return tuple(made)
