@@ -106,7 +106,7 @@ def fits(stmt: ast.stmt, indent: int, width: int = WIDTH) -> bool:
 def _flat(node: ast.AST) -> str:
     printer = Printer(width=sys.maxsize)
     node = node.body if isinstance(node, ast.Expression) else node
-    return flat_text(printer.capture(lambda: printer.child(node, STATEMENT)))
+    return flat_text(printer.capture(lambda: printer.child(node, TEST)))
 
 
 def _ends_in_definition(stmt: ast.stmt) -> bool:
@@ -426,11 +426,9 @@ class Printer(ExpressionPrinter):
     def _Delete(self, t: ast.Delete) -> None:
         self.fill("del ")
         # Never in parentheses, even if too long: they would make one target, a tuple.
-        for index, target in enumerate(t.targets):
+        for index, item in enumerate(self.children(t.targets, TEST)):
             self.write(", " if index else "")
-            self.write(
-                self.capture(lambda target=target: self.child(target, TEST), None)
-            )
+            self.write(self.capture(item, None))
 
     def _Raise(self, t: ast.Raise) -> None:
         self.fill("raise")

@@ -1,8 +1,6 @@
 """Printing of expressions: the half of `Printer` that knows no statements."""
 
 import ast
-import keyword
-import unicodedata
 from collections.abc import Callable
 
 import astunparse
@@ -20,7 +18,7 @@ from tracegrad.codegen.printer_layout import (
     parens_if_expands,
     soft_block,
 )
-from tracegrad.codegen.printer_literals import escape, parseable, quoted
+from tracegrad.codegen.printer_literals import escape, is_name, parseable, quoted
 from tracegrad.codegen.printer_rules import (
     ATOM,
     BIT_OR,
@@ -100,20 +98,11 @@ class ExpressionPrinter(astunparse.Unparser):
 
     def check(self, tree: ast.AST) -> None:
         """Raises if a name in `tree` is not an identifier: it could inject code."""
-        names = [getattr(tree, name) for name in _NAMES.get(type(tree), ())]
-        for name in names[0] if names and isinstance(names[0], list) else names:
-            if name is None or (isinstance(tree, ast.alias) and name == "*"):
-                continue
-            dotted = isinstance(tree, ast.alias | ast.ImportFrom)
-            parts = name.split(".") if dotted and type(name) is str else [name]
-            for part in parts:
-                # The parser normalises: a look-alike would become another name.
-                if (
-                    type(part) is not str
-                    or not part.isidentifier()
-                    or keyword.iskeyword(part)
-                    or unicodedata.normalize("NFKC", part) != part
-                ):
+        for field in _NAMES.get(type(tree), ()):
+            names = getattr(tree, field)
+            dotted = field == "module" or (type(tree) is ast.alias and field == "name")
+            for name in names if isinstance(names, list) else [names]:
+                if name is not None and not is_name(name, dotted):
                     raise PrinterError(
                         f"{name!r} is not a name\n"
                         f"in a node of type {type(tree).__name__}\n"
@@ -262,12 +251,14 @@ class ExpressionPrinter(astunparse.Unparser):
         text = flat_text(self.capture(lambda: self.child(t.value, OR)))
         if quote in text or "\\" in text:
             raise _not_in_fstring(text)
-        body = "{" + (" " if text.startswith("{") else "") + text
+        # `{{` would be a brace of the text.
+        space = " " if text.startswith("{") else ""
+        body = "{" + space + text
         if t.conversion in (115, 114, 97):
             body += "!" + chr(t.conversion)
         if t.format_spec is not None:
-            body += ":" + self.fstring(t.format_spec, quote, is_spec=True)
-        return body + "}"
+            return f"{body}:{self.fstring(t.format_spec, quote, is_spec=True)}" + "}"
+        return body + (space if t.conversion == -1 else "") + "}"
 
     def _BinOp(self, t: ast.BinOp | ast.BoolOp | ast.Compare) -> None:
         values: list[tuple[ast.expr, int]] = []
@@ -385,10 +376,11 @@ class ExpressionPrinter(astunparse.Unparser):
         self.child(t.value, ATOM)
 
     def _Yield(self, t: ast.Yield) -> None:
-        self.write("yield")
-        if t.value is not None:
-            self.write(" ")
-            self.child(*operands(t)[0])
+        self.write("yield" if t.value is None else "yield ")
+        if isinstance(t.value, ast.Tuple) and len(t.value.elts) > 1:
+            self.write(parens_if_expands(self.capture(lambda: self.node(t.value))))
+        elif t.value is not None:
+            self.child(t.value, TEST)
 
     def _YieldFrom(self, t: ast.YieldFrom) -> None:
         self.write("yield from ")

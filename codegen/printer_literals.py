@@ -2,8 +2,10 @@
 
 import ast
 import copy
+import keyword
 import math
 import re
+import unicodedata
 
 from tracegrad.codegen.printer_layout import INDENT
 
@@ -50,6 +52,21 @@ def _parseable_complex(node: ast.Constant, real: float, imag: float) -> ast.expr
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def is_name(name: object, dotted: bool) -> bool:
+    """Returns whether `name` can be printed as an identifier, and nothing else.
+
+    Args:
+        dotted: whether it is the name of an import: `a.b`, or `*`.
+    """
+    if type(name) is not str:
+        return False
+    if dotted:
+        return name == "*" or all(is_name(part, False) for part in name.split("."))
+    # The parser normalises: a look-alike would become another name.
+    is_normal = unicodedata.normalize("NFKC", name) == name
+    return name.isidentifier() and is_normal and not keyword.iskeyword(name)
 
 
 def escape(char: str) -> str:

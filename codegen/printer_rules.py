@@ -87,7 +87,7 @@ def _operands(node: ast.expr) -> list[tuple[ast.expr, int]]:
         case ast.Starred(value):
             return [(value, BIT_OR)]
         case ast.Yield(value) | ast.YieldFrom(value) if value is not None:
-            return [(value, STATEMENT if isinstance(value, ast.Tuple) else TEST)]
+            return [(value, TEST)]
         case ast.Tuple(elts) if elts:
             return [(elt, TEST) for elt in elts]
     return []
