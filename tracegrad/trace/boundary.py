@@ -15,6 +15,7 @@ import numpy as np
 from tracegrad.errors import ArgumentError, TracegradError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.types import Dim
+from tracegrad.ops.index import getitem
 from tracegrad.ops.record import Ref
 from tracegrad.trace.buffers import Handle, current, shares_memory
 from tracegrad.trace.session import ACTIVE, Session, leaked
@@ -99,10 +100,19 @@ def _lift_value(value: Value, session: Session, sources: Sources, fresh: bool) -
     if found is None:
         return session.array(value, session)
     handle, steps = found
-    if not shares_memory(handle, steps):
+    if _is_scalar(steps[-1]) or not shares_memory(handle, steps):
         return session.array(value, session)
     cls = type(handle)
     return cls(value, session.builder, handle.buffer, handle, steps)
+
+
+def _is_scalar(step: Node) -> bool:
+    """Whether a read of one element gives a scalar, as `x[0]` does, not a 0-d view."""
+    return (
+        not step.outputs[0].type.shape
+        and step.op is getitem
+        and Ellipsis not in step.attrs["index"]
+    )
 
 
 def _viewed(
@@ -170,9 +180,18 @@ def enter(
         # A wrong keyword, or what NumPy itself refuses.
         place = with_place[-1] if with_place else None
         raise ArgumentError(str(error), op=name, at=place) from error
+    if not isinstance(out, Ref) and not sources:
+        _note_content(session, args)
     result = lift(out, session, sources, args, fresh)
     name_result(result, session)
     return result
+
+
+def _note_content(session: Session, args: tuple) -> None:
+    """A result that is no value of the graph was computed from these arrays."""
+    for x in args:
+        if type(x) is np.ndarray:
+            session.asked[id(x)] = x
 
 
 _NO_KWARGS: dict[str, Any] = {}

@@ -1,12 +1,24 @@
-"""What a trace depends on besides its arguments.
+"""Conditions under which a trace stays valid, besides the types of its arguments.
 
-Placeholder for the guards on globals and cells, see `Guard`.
+Numbers and strings are compared by value, arrays and everything else by identity,
+containers element by element.  All comparisons of a trace are one generated function,
+since it runs before each call.  Arrays whose *content* entered the trace (a constant
+computed from them, a branch on them) are compared by content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracegrad.trace.captures import MISSING, SCALARS, Captures, Read
+
+_SMALL = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +26,7 @@ class Guard:
     """A condition under which a trace stays valid.
 
     Attributes:
-        kind: "globals", "content" or "attribute".
+        kind: "captures" or "content".
         describe: for people.
         check: whether it holds now.
     """
@@ -22,3 +34,136 @@ class Guard:
     kind: str
     describe: str
     check: Callable[[], bool]
+
+    def __call__(self) -> bool:
+        """Whether it holds now."""
+        return self.check()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are one for a trace: scalars by type and value."""
+    if a is b:
+        return True
+    return type(a) is type(b) and type(a) in SCALARS and (a == b or a != a != b)
+
+
+_DEPTH = 3  # containers inside of containers; deeper ones count by identity
+
+
+def snapshot(value: Any, depth: int = _DEPTH) -> Any:
+    """What a container holds now; other values as they are."""
+    if not depth:
+        return value
+    if type(value) is dict:
+        return {key: snapshot(part, depth - 1) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return [snapshot(part, depth - 1) for part in value]
+    return value
+
+
+def matches(value: Any, before: Any, kind: type) -> bool:
+    """Whether a value equals a snapshot, element by element."""
+    if kind is not type(value):
+        return False
+    if kind is dict:
+        if type(before) is not dict or value.keys() != before.keys():
+            return False
+        return all(map(_part, value.values(), map(before.__getitem__, value)))
+    return len(value) == len(before) and all(map(_part, value, before))
+
+
+def _part(part: Any, before: Any) -> bool:
+    if part is before:
+        return True
+    if type(part) in (dict, list, tuple):
+        return type(before) in (dict, list) and matches(part, before, type(part))
+    return same(part, before)
+
+
+def captures_guard(reads: Iterable[Read]) -> Guard | None:
+    """One guard for all that a function reads besides its arguments."""
+    space: dict[str, Any] = {"matches": matches, "same": same}
+    names: dict[int, str] = {}
+    tests: list[str] = []
+    named: list[str] = []
+
+    def constant(x: Any) -> str:
+        name = names.get(id(x))
+        if name is None:
+            name = names[id(x)] = f"c{len(names)}"
+            space[name] = x
+        return name
+
+    for read in reads:
+        where = constant(read.where)
+        if read.kind == "global":
+            now = f"{where}[{read.name!r}]"
+        elif read.kind == "cell":
+            now = f"{where}.cell_contents"
+        elif read.name.isidentifier():
+            now = f"{where}.{read.name}"
+        else:
+            continue
+        value = read.value
+        kind = type(value)
+        if kind in (list, tuple, dict):
+            before = snapshot(value)
+            space[f"s{len(tests)}"] = before
+            tests.append(f"matches({now}, s{len(tests)}, {constant(kind)})")
+        elif kind in SCALARS and value is not None:
+            tests.append(
+                f"((v := {now}) is {constant(value)} or same(v, {constant(value)}))"
+            )
+        else:
+            tests.append(f"{now} is {constant(value)}")
+        named.append(read.name)
+    if not tests:
+        return None
+    body = "\n        and ".join(tests)
+    text = (
+        "def check():\n    try:\n        return (\n        "
+        f"{body}\n        )\n"
+        "    except (KeyError, AttributeError, ValueError):\n        return False\n"
+    )
+    exec(compile(text, "<tracegrad guard of captured names>", "exec"), space)
+    said = ", ".join(dict.fromkeys(named))
+    return Guard("captures", f"unchanged: {said}", space["check"])
+
+
+def digest(x: np.ndarray) -> bytes:
+    """The content of an array, or a hash of it."""
+    data = x.tobytes()
+    return data if len(data) <= _SMALL else hashlib.blake2b(data).digest()
+
+
+def content_guard(name: str, x: np.ndarray) -> Guard:
+    """A guard on what is in an array."""
+    before = digest(x)
+    return Guard(
+        "content",
+        f"content of {name or 'a captured array'} unchanged",
+        functools.partial(_content_is, x, before),
+    )
+
+
+def _content_is(x: np.ndarray, before: bytes) -> bool:
+    return digest(x) == before
+
+
+def changed_reads(captures: Captures) -> tuple[list[Read], list[Read]]:
+    """The reads that are as before the trace, and the scalars that changed in it.
+
+    A container that the function has changed itself is in neither list: it may be a
+    log, which no value depends on.
+    """
+    kept: list[Read] = []
+    changed: list[Read] = []
+    for read in captures.reads.values():
+        now = read.now()
+        if same(now, read.value):
+            kept.append(read)
+        elif now is not MISSING and type(read.value) in SCALARS:
+            changed.append(read)
+        elif now is not MISSING:
+            kept.append(Read(read.kind, read.where, read.name, now))
+    return kept, changed

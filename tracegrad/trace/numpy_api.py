@@ -191,9 +191,10 @@ def call_unknown(
     plain = [constant_data(session, x, function) for x in args]
     named = {k: constant_data(session, x, function) for k, x in kwargs.items()}
     session.locate()
-    out = lift(function(*plain, **named), session, [], tuple(plain))
-    name_result(out, session)
-    return out
+    out = function(*plain, **named)
+    lifted = lift(out, session, [], tuple(plain))
+    name_result(lifted, session)
+    return lifted
 
 
 def constant_data(session: Session, x: Any, function: Any) -> Any:
@@ -207,6 +208,8 @@ def constant_data(session: Session, x: Any, function: Any) -> Any:
         if not session.is_concrete(value):
             raise unsupported(session, function)
         return read_only(session.ask(value))
+    if type(x) is np.ndarray:
+        session.asked[id(x)] = x
     if type(x) is Size:
         return x.__index__()
     if type(x) in (list, tuple):

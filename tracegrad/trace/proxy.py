@@ -22,7 +22,13 @@ from tracegrad.ops.index import getitem, read, subscript
 from tracegrad.ops.infer import broadcast_shapes, result_dtype
 from tracegrad.ops.record import Ref, as_operand, type_of
 from tracegrad.ops.scatter import choose, scatter_add, write
-from tracegrad.trace.boundary import enter, lower, name_result, session_of
+from tracegrad.trace.boundary import (
+    enter,
+    holds_handles,
+    lower,
+    name_result,
+    session_of,
+)
 from tracegrad.trace.buffers import (
     ARGUMENT,
     Buffer,
@@ -166,6 +172,15 @@ class Proxy(Handle):
                 return user_shape(shape, session_of(self))
         return shape
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise UnsupportedError(
+            "assigning to x.shape is not supported",
+            op="x.shape = ...",
+            at=_place(self),
+            fix="use x = x.reshape(...)",
+        )
+
     @property
     def size(self) -> Any:
         """The number of elements."""
@@ -234,16 +249,6 @@ class Proxy(Handle):
                 fix="write it with functions that have a rule",
             )
         raise AttributeError(f"a traced array has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("shape", "dtype", "real", "imag", "flat", "T"):
-            raise UnsupportedError(
-                f"assigning to x.{name} is not supported",
-                op=f"x.{name} = ...",
-                at=_place(self),
-                fix="use reshape, astype, or assign into a new array",
-            )
-        object.__setattr__(self, name, value)
 
     # -------------------------------------------------------------- NumPy's protocols
     def __array_ufunc__(
@@ -373,7 +378,7 @@ def _rows(array: Proxy, count: int) -> Iterator[Any]:
 
 def _is_view_at(written: Handle, base: Handle, key: Any) -> bool:
     """Whether `written` is `base[key]`, changed in place through the view."""
-    if written.parent is not base or len(written.steps) != 1:
+    if written.parent is not base or len(written.steps) != 1 or holds_handles(key):
         return False
     (step,) = written.steps
     if step.op is not getitem or len(step.inputs) > 1:

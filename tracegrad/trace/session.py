@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.infer import shape_text
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.trace.frames import Locator
+
+if TYPE_CHECKING:
+    from tracegrad.trace.captures import Captures
 
 
 class Restart(BaseException):
@@ -144,7 +147,8 @@ class Session:
         values: parameter -> the call's data; None if only types are known.
         facts: relations of sizes decided by the call's values.
         asked: captured arrays whose content decided something while tracing.
-        captured: id of a captured array or number -> (name, object).
+        captures: what the function can read besides its arguments.
+        numbers: id of a captured float -> (name, float).
         constants: id of an array -> its constant, so that each occurs once.
         locator: finds the user's line.
         array: makes the user's handle for (value, session).
@@ -157,15 +161,21 @@ class Session:
         base: FrameType,
         array: Callable[[Value, Session], Any],
         met: Callable[[FrameType], None],
+        captures: Captures,
     ) -> None:
         self.builder = TraceBuilder(self)
         self.values = values
         self.params = tuple(params)
         self.facts: list[SizeFact] = []
         self.asked: dict[int, np.ndarray] = {}
-        self.captured: dict[int, tuple[str, Any]] = {}
+        self.captures = captures
+        self.numbers = {
+            id(read.value): (read.name, read.value)
+            for read in captures.reads.values()
+            if isinstance(read.value, float | complex | np.generic)
+        }
         self.constants: dict[int, Const] = {}
-        self.scalars: list[Const] = []
+        self.derived_scalar = False
         self.known: dict[Value, Any] = {}
         self.locator = Locator(base, met)
         self.array = array
@@ -185,22 +195,26 @@ class Session:
     def constant(self, x: Any) -> Const:
         """The constant of a number or an array; one per array object."""
         if is_scalar_literal(x) or isinstance(x, np.generic):
-            found = Const(x)
-            name = self.captured.get(id(x))
-            if name is not None and name[1] is x:
-                found.hint = name[0]
-            self.scalars.append(found)
-            return found
+            named = self.numbers.get(id(x))
+            if named is not None and named[1] is x:
+                return Const(x, named[0])
+            # A NumPy scalar comes from an array, or from a call out of our sight.
+            self.derived_scalar = self.derived_scalar or isinstance(x, np.generic)
+            return Const(x)
         known = self.constants.get(id(x))
         if known is not None:
             return known
-        name = self.captured.get(id(x))
-        if name is not None and name[1] is x:
-            made = Const(x, name[0])
+        captured = self.captures.arrays.get(id(x))
+        if captured is not None:
+            made = Const(x, captured[0] or None)
         else:
             made = Const(x, derived=True)
         self.constants[id(x)] = made
         return made
+
+    def has_derived(self) -> bool:
+        """Whether a constant was computed from others outside of the graph."""
+        return self.derived_scalar or any(c.derived for c in self.constants.values())
 
     def made_here(self, data: Any) -> Const:
         """The constant of an array that a NumPy call in the function made."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.ir.graph import Const, Value
+from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, map_leaves
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ir.types import is_scalar_literal
@@ -19,7 +21,13 @@ from tracegrad.ops.infer import decider
 from tracegrad.ops.record import Ref
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import Handle
-from tracegrad.trace.guards import Guard
+from tracegrad.trace.captures import Captures
+from tracegrad.trace.guards import (
+    Guard,
+    captures_guard,
+    changed_reads,
+    content_guard,
+)
 from tracegrad.trace.interpose import is_swapped, original_of, swappable, swapping
 from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
@@ -31,6 +39,7 @@ from tracegrad.trace.session import (
     active,
 )
 from tracegrad.trace.sizes import Size
+from tracegrad.trace.watch import Watch
 
 __all__ = [
     "Guard",
@@ -103,18 +112,23 @@ def trace(
             spaces.append(met.space)
 
 
-def _globals_of(function: Any) -> dict[str, Any] | None:
+def _unwrapped(function: Any) -> Any:
+    """The plain Python function behind decorators, partials, methods and objects."""
     while True:
-        inner = getattr(function, "__wrapped__", None) or getattr(
-            function, "func", None
-        )
+        inner = getattr(function, "__wrapped__", None)
+        if isinstance(function, functools.partial):
+            inner = function.func
         if inner is None:
             break
         function = inner
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__globals__"):
         function = vars(type(function)).get("__call__")
-    return getattr(function, "__globals__", None)
+    return function
+
+
+def _globals_of(function: Any) -> dict[str, Any] | None:
+    return getattr(_unwrapped(function), "__globals__", None)
 
 
 def _trace_once(
@@ -137,7 +151,12 @@ def _trace_once(
         if isinstance(tree, Leaf | Static | Branch)
         for leaf in leaves(tree)
     ]
-    session = Session(values, params, sys._getframe(), make, met)
+    captures = Captures()
+    captures.add(function)
+    for tree in (*args, *kwargs.values()):
+        for static in _statics(tree):
+            captures.add(static)
+    session = Session(values, params, sys._getframe(), make, met, captures)
 
     def restore(tree: Any) -> Any:
         if isinstance(tree, Leaf | Static | Branch):
@@ -146,10 +165,49 @@ def _trace_once(
 
     given = [restore(tree) for tree in args]
     named = {key: restore(tree) for key, tree in kwargs.items()}
+    watch = Watch(
+        session.captures,
+        [*zip(given, args, strict=True), *zip(named.values(), kwargs.values())],
+        Leaf,
+        _definition(function),
+        getattr(function, "__name__", type(function).__name__),
+    )
     with swapping(spaces), _Running(session):
         out = function(*given, **named)
         result = build(out, lambda x: _result_leaf(x, session))
-    return Traced(session.builder, result, [], session.facts)
+    for code, space in session.locator.seen.values():
+        session.captures.add_code(code, space)
+    watch.check()
+    return Traced(session.builder, result, _guards(session), session.facts)
+
+
+def _definition(function: Any) -> Location | None:
+    code = getattr(_unwrapped(function), "__code__", None)
+    if code is None:
+        return None
+    return Location(code.co_filename, code.co_firstlineno, function=code.co_name)
+
+
+def _guards(session: Session) -> list[Guard]:
+    """What the program depends on besides the arguments."""
+    captures = session.captures
+    guard = captures_guard(changed_reads(captures)[0])
+    found = [] if guard is None else [guard]
+    arrays = dict(session.asked)
+    if session.has_derived():
+        arrays |= {key: x for key, (_, x) in captures.arrays.items()}
+    for key, x in arrays.items():
+        name = captures.arrays.get(key, ("", x))[0]
+        found.append(content_guard(name, x))
+    return found
+
+
+def _statics(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, Static):
+        yield tree.value
+    elif isinstance(tree, Branch):
+        for child in tree.children:
+            yield from _statics(child)
 
 
 class _Running:

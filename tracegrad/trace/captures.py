@@ -1,0 +1,242 @@
+"""What a function can read besides its arguments: globals, cells, attributes.
+
+Found by the names in the code objects, which is a superset of what is read: a global or
+a cell that a code object names, and an attribute of a reachable object of the user's
+whose name occurs in some reachable code.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterator
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from tracegrad.trace.frames import is_users
+from tracegrad.trace.interpose import original_of
+
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum), type)
+_MAX_READS = 2000
+
+
+class Read:
+    """One thing that a function can read.
+
+    Attributes:
+        where: the dict, cell or object that it is read from.
+        kind: "global", "cell" or "attribute".
+        name: the key or attribute name.
+        value: what was there when the scan was made.
+    """
+
+    __slots__ = ("kind", "name", "value", "where")
+
+    def __init__(self, kind: str, where: Any, name: str, value: Any) -> None:
+        self.kind = kind
+        self.where = where
+        self.name = name
+        self.value = value
+
+    def now(self) -> Any:
+        """What is there now; `MISSING` if nothing is."""
+        try:
+            if self.kind == "global":
+                return original_of(self.where[self.name])
+            if self.kind == "cell":
+                return self.where.cell_contents
+            return getattr(self.where, self.name)
+        except (KeyError, ValueError, AttributeError):
+            return MISSING
+
+
+MISSING = object()
+
+
+class Captures:
+    """The reads of a function and of all the user's functions that it can reach.
+
+    Attributes:
+        reads: in order of discovery.
+        arrays: id -> (name, array) of the arrays among them, those in containers too.
+        generators: random generators among them.
+    """
+
+    def __init__(self) -> None:
+        self.reads: dict[tuple[int, str], Read] = {}
+        self.arrays: dict[int, tuple[str, np.ndarray]] = {}
+        self.generators: dict[int, Any] = {}
+        self.names: set[str] = set()
+        self._codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}
+        self._functions: dict[int, Any] = {}
+        self._objects: dict[int, Any] = {}
+        self._keep: list[Any] = []
+
+    def add(self, root: Any, name: str = "") -> None:
+        """Add what `root` (a function, or an object given as an argument) can reach."""
+        self._enter(root, name)
+        self._settle()
+
+    def add_code(self, code: CodeType, space: dict[str, Any]) -> None:
+        """Add a code object that was met while tracing."""
+        if id(code) not in self._codes:
+            self._code(code, space)
+            self._settle()
+
+    def has_code(self, code: CodeType) -> bool:
+        """Whether a code object was scanned."""
+        return id(code) in self._codes
+
+    def _settle(self) -> None:
+        # Code found late may name attributes of objects found early.
+        while True:
+            before = len(self.reads), len(self.names)
+            for obj in list(self._objects.values()):
+                self._attributes(obj)
+            if (len(self.reads), len(self.names)) == before:
+                return
+
+    # ------------------------------------------------------------------------- code
+    def _code(self, code: CodeType, space: dict[str, Any]) -> None:
+        if id(code) in self._codes:
+            return
+        self._codes[id(code)] = (code, space)
+        self.names.update(code.co_names)
+        for name in code.co_names:
+            if name in space and name != "__builtins__":
+                self._read("global", space, name, original_of(space[name]))
+        for constant in code.co_consts:
+            if type(constant) is CodeType:
+                self._code(constant, space)
+
+    def _function(self, function: FunctionType) -> None:
+        if id(function) in self._functions:
+            return
+        self._functions[id(function)] = function
+        code = function.__code__
+        for name, cell in zip(
+            code.co_freevars, function.__closure__ or (), strict=True
+        ):
+            self._cell(cell, name)
+        for value in function.__defaults__ or ():
+            self._enter(value, "")
+        for name, value in (function.__kwdefaults__ or {}).items():
+            self._enter(value, name)
+        if is_users(code.co_filename):
+            self._code(code, function.__globals__)
+
+    def _cell(self, cell: CellType, name: str) -> None:
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            return  # not bound yet
+        self._read("cell", cell, name, value)
+
+    def _read(self, kind: str, where: Any, name: str, value: Any) -> None:
+        key = (id(where), name)
+        if key in self.reads or len(self.reads) >= _MAX_READS:
+            return
+        self._keep.append(where)
+        if type(value) is ModuleType:
+            if is_users(getattr(value, "__file__", None) or "<frozen"):
+                self._objects[id(value)] = value
+            return
+        self.reads[key] = Read(kind, where, name, value)
+        self._enter(value, name)
+
+    # ----------------------------------------------------------------------- values
+    def _enter(self, value: Any, name: str) -> None:
+        """Follow a value to what can be reached through it."""
+        if type(value) in SCALARS:
+            return
+        if isinstance(value, np.ndarray) and type(value).__module__ == "numpy":
+            self.arrays.setdefault(id(value), (name, value))
+        elif isinstance(value, GENERATORS):
+            self.generators[id(value)] = value
+        elif type(value) is FunctionType:
+            self._function(value)
+        elif type(value) is MethodType:
+            self._enter(value.__self__, "")
+            self._enter(value.__func__, "")
+        elif isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._enter(part, "")
+        elif type(value) in (list, tuple, dict):
+            if id(value) not in self._objects:
+                self._objects[id(value)] = value
+                for part_name, part in _parts(value):
+                    self._enter(part, part_name)
+        elif _is_object(value):
+            self._objects.setdefault(id(value), value)
+            inner = getattr(value, "__wrapped__", None)
+            if inner is not None:
+                self._enter(inner, "")
+
+    def _attributes(self, obj: Any) -> None:
+        """The attributes of an object whose names occur in reachable code."""
+        if type(obj) in (list, tuple, dict):
+            return
+        if type(obj) is ModuleType:
+            for name in self.names & obj.__dict__.keys():
+                value = original_of(obj.__dict__[name])
+                self._read("global", obj.__dict__, name, value)
+            return
+        if type(obj).__module__.partition(".")[0] == "tracegrad":
+            return
+        for name in self.names & _instance_dict(obj).keys():
+            self._read("attribute", obj, name, _instance_dict(obj)[name])
+        for cls in obj.__mro__ if isinstance(obj, type) else type(obj).__mro__:
+            if cls.__module__ in ("builtins", "abc", "typing"):
+                continue
+            for name in (self.names | {"__call__"}) & vars(cls).keys():
+                found = vars(cls)[name]
+                for function in _functions_of(found):
+                    self._enter(function, name)
+                if type(found) in SCALARS or isinstance(found, np.ndarray):
+                    self._read("attribute", cls, name, found)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if type(value) is dict:
+        for key, part in value.items():
+            yield (key if type(key) is str else ""), part
+    else:
+        for part in value:
+            yield "", part
+
+
+def _instance_dict(obj: Any) -> dict[str, Any]:
+    found = getattr(obj, "__dict__", None)
+    return found if type(found) is dict else {}
+
+
+def _is_object(value: Any) -> bool:
+    """Whether the value is a class, or an instance of a class, written in Python."""
+    cls = value if isinstance(value, type) else type(value)
+    if cls.__module__.partition(".")[0] in _FOREIGN:
+        return False
+    return isinstance(value, type) or hasattr(value, "__dict__")
+
+
+_FOREIGN = {"builtins", "numpy", "scipy", "jax", "torch", "functools", "typing", "enum"}
+
+
+def _functions_of(found: Any) -> tuple[Callable, ...]:
+    if isinstance(found, property):
+        return tuple([f for f in (found.fget,) if f is not None])
+    if isinstance(found, staticmethod | classmethod):
+        return (found.__func__,)
+    if isinstance(found, functools.cached_property):
+        return (found.func,)
+    return (found,) if type(found) is FunctionType else ()

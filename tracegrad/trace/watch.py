@@ -1,0 +1,120 @@
+"""Side effects that a trace would freeze or lose, found by comparing before and after.
+
+A draw of a random number, a change of an argument's container, of a captured array or
+of a global number leave no node in the graph.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracegrad.errors import MutationError, RandomStateError
+from tracegrad.ir.location import Location
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build
+from tracegrad.trace.captures import Captures
+from tracegrad.trace.guards import changed_reads, digest
+
+
+def _states(captures: Captures) -> dict[str, Any]:
+    """The state of each random generator in reach."""
+    found: dict[str, Any] = {"random": random.getstate()}
+    if "numpy.random" in sys.modules:
+        found["np.random"] = pickle.dumps(np.random.get_state(legacy=False))
+    for key, generator in captures.generators.items():
+        if isinstance(generator, random.Random):
+            state: Any = generator.getstate()
+        elif isinstance(generator, np.random.Generator):
+            state = pickle.dumps(generator.bit_generator.state)
+        else:
+            state = pickle.dumps(generator.get_state(legacy=False))
+        found[f"the {type(generator).__name__} {key}"] = state
+    return found
+
+
+class Watch:
+    """What may not change while a function is traced.
+
+    Args:
+        captures: what the function can read.
+        arguments: pairs of an argument as the function got it, and its tree.
+        leaf: makes a leaf of a part of an argument.
+        at: where the function is defined.
+        name: of the function.
+    """
+
+    def __init__(
+        self,
+        captures: Captures,
+        arguments: list[tuple[Any, Tree]],
+        leaf: Callable[[Any], Leaf | Static],
+        at: Location | None,
+        name: str,
+    ) -> None:
+        self.captures = captures
+        self.arguments = [(x, build(x, leaf)) for x, tree in arguments if _open(tree)]
+        self.leaf = leaf
+        self.at = at
+        self.name = name
+        self.states = _states(captures)
+        self.arrays = [
+            (name, x, digest(x)) for name, x in list(captures.arrays.values())
+        ]
+
+    def check(self) -> None:
+        """Compare with what was before.
+
+        Raises:
+            RandomStateError: if a random number was drawn.
+            MutationError: if an argument, an array or a global changed.
+        """
+        for key, state in _states(self.captures).items():
+            if key in self.states and state != self.states[key]:
+                source = key.rpartition(" ")[0] or key
+                raise RandomStateError(
+                    f"random numbers were drawn from {source} while "
+                    f"`{self.name}` was traced; every call would get the same ones",
+                    at=self.at,
+                    fix="draw them outside, and pass them as an argument",
+                )
+        for name, x, before in self.arrays:
+            if digest(x) != before:
+                self._mutated(f"the captured array {name or ''}".rstrip())
+        for x, tree in self.arguments:
+            if not _same_tree(build(x, self.leaf), tree):
+                self._mutated(f"an argument (a {type(x).__name__})")
+        changed = changed_reads(self.captures)[1]
+        if changed:
+            read = changed[0]
+            kind = {"cell": "closure variable"}.get(read.kind, read.kind)
+            self._mutated(f"the {kind} {read.name}")
+
+    def _mutated(self, what: str) -> None:
+        raise MutationError(
+            f"{what} was changed by `{self.name}` while it was traced; "
+            "later calls would not change it",
+            at=self.at,
+            fix="return the new value instead",
+        )
+
+
+def _open(tree: Any) -> bool:
+    return isinstance(tree, Branch)
+
+
+def _same_tree(a: Tree, b: Tree) -> bool:
+    if isinstance(a, Branch) and isinstance(b, Branch):
+        return (
+            a.type is b.type
+            and a.keys == b.keys
+            and len(a.children) == len(b.children)
+            and all(map(_same_tree, a.children, b.children))
+        )
+    if isinstance(a, Branch) or isinstance(b, Branch):
+        return False
+    return a.value is b.value
