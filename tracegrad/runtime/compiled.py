@@ -136,7 +136,7 @@ class Compiled:
                 "are dropped now. Pass what changes as an array, or raise "
                 "max_specializations.",
                 SpecializationWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         oldest = self._all.pop(0)
         for key, family in list(self._families.items()):
