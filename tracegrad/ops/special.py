@@ -37,6 +37,8 @@ def ufunc(name: str):
     def infer(*types: ArrayType) -> ArrayType:
         return elementwise(getattr(special, name))(*types)
 
+    # Known by name only: what matters to passes is that it is a ufunc.
+    infer.ufunc = name  # type: ignore[attr-defined]
     return infer
 
 
