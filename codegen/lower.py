@@ -15,9 +15,11 @@ from tracegrad.codegen.printer import expression_width, fits
 from tracegrad.codegen.template import (
     Context,
     Template,
+    factors_in_line,
     in_place_statements,
     literal,
     name,
+    subtracting,
 )
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
@@ -122,7 +124,8 @@ class Lowering:
         if node.op.emitter is not None:
             return _aliased(node.op.emitter(args, node.attrs), self.context)
         if template.expression is not None:
-            return template.fill(args)
+            made = template.fill(args)
+            return factors_in_line(made) if node.phase == BACKWARD else made
         return self.context.call_helper(node.op, args, node.attrs)
 
     def _typed(self, v: Value) -> ast.expr:
@@ -214,7 +217,7 @@ class Lowering:
         while True:
             target = ast.Name(variable, ast.Store())
             value = self._operand(node.inputs[1], node)
-            statement = ast.AugAssign(target, operator, value)
+            statement = subtracting(ast.AugAssign(target, operator, value))
             if not self._too_wide(statement) or not self._shorten(node):
                 break
         self._emit(statement, node)

@@ -16,8 +16,9 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tracegrad.ir.graph import BACKWARD, FORWARD, Graph, Node, Value
+from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Graph, Node, Value
 from tracegrad.ops.define import OPERATORS
+from tracegrad.ops.infer import same_type_input
 
 # An expression nested deeper than this gets a name for its inner part.
 MAX_DEPTH = 12
@@ -69,14 +70,21 @@ def make_plan(
         for count, v in zip(uses(node), node.inputs, strict=True):
             if count > 1 and v in plan.producer and not _repeats(v, graph, plan):
                 plan.roots.add(v)
+    _choose_carriers_of_types(graph, plan)
     _find_updates(graph, plan, split)
     _keep_order(graph, plan)
     return plan
 
 
 def is_view(node: Node) -> bool:
-    """Whether the output shares, or may share, memory with the first input."""
-    return bool(node.inputs) and node.op.aliasing(node.attrs) is not None
+    """Whether the output shares, or may share, memory with the first input.
+
+    An element read by its indices is a NumPy scalar, which is a copy.
+    """
+    if not node.inputs or node.op.aliasing(node.attrs) is None:
+        return False
+    element = not node.outputs[0].type.shape and node.inputs[0].type.shape
+    return not element or Ellipsis in node.attrs.get("index", (Ellipsis,))
 
 
 # ------------------------------------------------------------------ what is a statement
@@ -105,10 +113,26 @@ def _repeatable(node: Node, plan: Plan) -> bool:
     """Whether its expression may be written at each place that reads it."""
     if not node.inputs or node.op.type_only:
         return node.op.cheap
+    if all(isinstance(v, Const) for v in node.inputs):
+        return not node.outputs[0].type.shape
     if node.op.aliasing(node.attrs) != "view":
         return False
     base = node.inputs[0]
     return base in plan.roots or base not in plan.producer
+
+
+def _choose_carriers_of_types(graph: Graph, plan: Plan) -> None:
+    """What only a type is read of must not be computed for that."""
+    for node in graph.nodes:
+        for k in node.op.type_only:
+            v = node.inputs[k]
+            while v in plan.producer and v not in plan.roots:
+                like = same_type_input(graph.nodes[plan.producer[v]])
+                if like is None:
+                    if not _repeats(v, graph, plan):
+                        plan.roots.add(v)
+                    break
+                v = like
 
 
 def _repeats(v: Value, graph: Graph, plan: Plan) -> bool:
@@ -136,6 +160,11 @@ def is_accumulation(node: Node) -> bool:
         and left.type.shape == out.type.shape
         and left.type.dtype == out.type.dtype
     )
+
+
+def _is_backward(made: int | None, graph: Graph) -> bool:
+    """Whether a cotangent is added into, not a value that the user named."""
+    return made is not None and graph.nodes[made].phase == BACKWARD
 
 
 def _last_reads(graph: Graph) -> dict[Value, int]:
@@ -177,7 +206,7 @@ def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
                 plan.copied.add(i)
             else:
                 make_root(base)
-        elif replaceable and is_accumulation(node):
+        elif replaceable and is_accumulation(node) and _is_backward(made, graph):
             apart = bisect_left(positions, i) - bisect_left(positions, made + 1)
             if base in plan.roots or apart:
                 make_root(base)

@@ -156,7 +156,7 @@ class Template:
         self.arity = arity
         function = op.bodies.get(context.backend.name, op.run)
         self.expression: ast.expr | None = None
-        if op.emitter is None:
+        if op.emitter is None and not op.helper:
             returned = _static_return(function, attrs)
             if returned is not None:
                 specialise = _Specialise(op, function, attrs, context, arity)
@@ -175,7 +175,40 @@ class Template:
     def fill(self, args: Sequence[ast.expr]) -> ast.expr:
         """The expression with the arguments in place."""
         assert self.expression is not None
-        return _Fill(args).visit(self.expression)
+        made = _Fill(args).visit(self.expression)
+        return sign_inward(made) if isinstance(made, ast.UnaryOp) else made
+
+
+def sign_inward(tree: ast.UnaryOp) -> ast.expr:
+    """`-(a * b)` as `-a * b`, which is the same to the last bit."""
+    inner = tree.operand
+    if not isinstance(tree.op, ast.USub) or not isinstance(inner, ast.BinOp):
+        return tree
+    if not isinstance(inner.op, ast.Mult | ast.Div):
+        return tree
+    left = sign_inward(ast.UnaryOp(ast.USub(), inner.left))
+    return ast.BinOp(left, inner.op, inner.right)
+
+
+def factors_in_line(tree: ast.expr) -> ast.expr:
+    """`c * (a * b)` as `c * a * b`: as many operations, and no parentheses."""
+    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Mult):
+        return tree
+    right = tree.right
+    if not isinstance(right, ast.BinOp) or not isinstance(right.op, ast.Mult | ast.Div):
+        return tree
+    left = factors_in_line(ast.BinOp(tree.left, ast.Mult(), right.left))
+    return ast.BinOp(left, right.op, right.right)
+
+
+def without_sign(tree: ast.expr) -> ast.expr | None:
+    """`a` if the expression starts with a minus that applies to it all, else None."""
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return tree.operand
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult | ast.Div):
+        left = without_sign(tree.left)
+        return None if left is None else ast.BinOp(left, tree.op, tree.right)
+    return None
 
 
 class _Hole(ast.expr):
@@ -340,8 +373,25 @@ def in_place_statements(
         elif not isinstance(first, ast.Expr) or not isinstance(
             first.value, ast.Constant
         ):
-            made.append(fill.visit(specialise.visit(copy.deepcopy(first))))
+            filled = fill.visit(specialise.visit(copy.deepcopy(first)))
+            made.append(subtracting(filled))
     return made
+
+
+def subtracting(statement: ast.stmt) -> ast.stmt:
+    """`x += -a` as `x -= a`."""
+    if not isinstance(statement, ast.AugAssign):
+        return statement
+    if not isinstance(statement.op, ast.Add):
+        return statement
+    value = statement.value
+    positive = without_sign(value)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub):
+        left = without_sign(value.left)  # -a - b is -(a + b)
+        positive = left and ast.BinOp(left, ast.Add(), value.right)
+    if positive is None:
+        return statement
+    return ast.AugAssign(statement.target, ast.Sub(), positive)
 
 
 class _Libraries(ast.NodeTransformer):

@@ -105,6 +105,8 @@ class Maker:
         base = OPS["zeros_like"](x)
         index = (Slice(1, None),)
         part = OPS["getitem"](x, index=index)
+        if self.rng.random() < 0.5:
+            part = OPS["broadcast_to"](self.pool[0], shape=part.shape)
         return OPS["scatter_add"](base, part, index=index, unique=True)
 
 
@@ -139,11 +141,14 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
         run.__name__ = rule.__name__
         return run
 
-    rules = {op: [counted(r) for r in found] for op, found in rewrite.RULES.items()}
-    monkeypatch.setattr(rewrite, "RULES", rules)
+    defined = set()
+    for table in ("RULES", "FINISHING"):
+        rules = getattr(rewrite, table)
+        defined |= {r.__name__ for found in rules.values() for r in found}
+        patched = {op: [counted(r) for r in found] for op, found in rules.items()}
+        monkeypatch.setattr(rewrite, table, patched)
     for seed in range(500):
         check(draw(seed), seed)
-    defined = {r.__name__ for found in rules.values() for r in found}
     # `broadcast_empty` has a test of its own.
     defined.discard("broadcast_empty")
     assert defined - {name for name, count in fired.items() if count} == set()

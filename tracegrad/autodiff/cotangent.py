@@ -7,12 +7,15 @@ value, slices into one buffer.
 
 from __future__ import annotations
 
-from tracegrad.ir.graph import Value
+from tracegrad.ir.graph import Const, Value
+from tracegrad.ir.location import Chain
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import zeros_like
+from tracegrad.ops.infer import canonical_axis
 from tracegrad.ops.record import Builder, Ref, Scattered
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.scatter import scatter_add
+from tracegrad.ops.select import real
 from tracegrad.ops.shape import broadcast_to
 
 
@@ -31,9 +34,9 @@ def unbroadcast(ct: Ref, shape: tuple) -> Ref:
         ]
     )
     if repeated:
-        ct = reduce_sum(ct, axis=repeated, keepdims=True)
+        ct = reduce_sum(ct, axis=canonical_axis(repeated, ct.ndim), keepdims=True)
     if extra:
-        ct = reduce_sum(ct, axis=tuple(range(extra)))
+        ct = reduce_sum(ct, axis=canonical_axis(tuple(range(extra)), ct.ndim))
     return ct if ct.shape == shape else broadcast_to(ct, shape=shape)
 
 
@@ -41,19 +44,11 @@ def conform(ct: Ref, primal: Value) -> Ref:
     """`ct` with the shape and the dtype of `primal`."""
     to = primal.type
     if ct.dtype.kind == "c" and to.dtype.kind == "f":
-        from_real = Ref(ct.value, ct.builder)
-        ct = real_part(from_real)
+        ct = real(ct)
     ct = unbroadcast(ct, to.shape)
     if ct.dtype != to.dtype and not to.weak and not ct.type.weak:
         ct = astype(ct, dtype=to.dtype)
     return ct
-
-
-def real_part(ct: Ref) -> Ref:
-    """The real part: a real primal has a real cotangent."""
-    from tracegrad.ops.define import OPS
-
-    return OPS["real"](ct)
 
 
 class Accumulator:
@@ -68,7 +63,7 @@ class Accumulator:
     def __init__(self, primal: Value) -> None:
         self.primal = primal
         self.dense: Ref | None = None
-        self.waiting: list[tuple[Scattered, tuple]] = []
+        self.waiting: list[tuple[Scattered, Chain]] = []
 
     def add(self, ct: Ref | Scattered) -> None:
         """Add one contribution."""
@@ -76,15 +71,25 @@ class Accumulator:
             self.waiting.append((ct, ct.ct.builder.at))
             return
         ct = conform(ct, self.primal)
-        self.dense = ct if self.dense is None else self.dense + ct
+        if self.dense is not None:
+            # Partial sums belong to the primal too: code generation adds in place.
+            self._name(self.dense)
+            ct = self.dense + ct
+            self._name(ct)
+        self.dense = ct
+
+    def _name(self, ct: Ref) -> None:
+        if ct.value.wrt is None and not isinstance(ct.value, Const):
+            ct.value.wrt = self.primal
 
     def total(self, builder: Builder) -> Ref:
         """The sum of all contributions."""
         acc = self.dense
-        for part, at in reversed(self.waiting):
+        for part, at in self._merged():
             builder.at = at
             if acc is None:
                 acc = zeros_like(builder.wrap(self.primal))
+            self._name(acc)
             acc = scatter_add(
                 acc,
                 part.ct,
@@ -97,6 +102,28 @@ class Accumulator:
         self.dense = acc
         if acc is None:
             raise RuntimeError("a cotangent was asked for before any contribution")
-        if acc.value.wrt is None:
-            acc.value.wrt = self.primal
+        self._name(acc)
         return acc
+
+    def _merged(self) -> list[tuple[Scattered, Chain]]:
+        """The slices in the order of the user's lines, equal ones of a line added."""
+        merged: list[tuple[Scattered, Chain]] = []
+        for part, at in reversed(self.waiting):
+            last, place = merged[-1] if merged else (None, None)
+            same = (
+                last is not None and last.index == part.index and _one_line(place, at)
+            )
+            if same and not part.indices and last.ct.shape == part.ct.shape:
+                part.ct.builder.at = at
+                added = Scattered(
+                    last.ct + part.ct, (), part.index, part.unique, part.counts
+                )
+                merged[-1] = added, at
+            else:
+                merged.append((part, at))
+        return merged
+
+
+def _one_line(a: Chain | None, b: Chain) -> bool:
+    """Whether two places are on the same line of the user's."""
+    return a == b or bool(a and b and a[-1].where == b[-1].where)

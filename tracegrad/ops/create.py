@@ -20,7 +20,7 @@ from tracegrad.ops.infer import (
     refuse,
 )
 from tracegrad.ops.record import as_operand, is_traced, shape_of, type_of
-from tracegrad.ops.sample import Sample, arg
+from tracegrad.ops.sample import Sample, arg, call
 
 
 def _new(*, shape, dtype):
@@ -123,6 +123,17 @@ def _infer_like(t: ArrayType, *, dtype=None):
 def zeros_like(x, *, dtype=None):
     """Zeros with the shape of `x`, and its dtype unless another is given."""
     return xp.zeros_like(x, dtype=dtype)
+
+
+@op(
+    infer=lambda t, value: t.strong,
+    vjp=[None, lambda ct, y, x, value: ct],
+    type_only=(0,),
+    samples=[call(arg(2, 3), arg()), call(arg("n", dtype="float32"), arg()).rough()],
+)
+def full_like(x, value):
+    """An array of the type of `x`, filled with the scalar `value`."""
+    return xp.full_like(x, value)
 
 
 @op(

@@ -53,10 +53,13 @@ class Op:
             may (reshape), None if it is always fresh; or a function of the attributes
             that says so (`aliasing` asks it).
         type_only: positions of inputs whose shape and dtype are read, never the data.
+        helper: whether emitted code calls the body as a function of its own even though
+            it is one expression.
         noun: stem of the names that code generation gives to unnamed results.
         operator: the Python operator that records this op, such as "__add__".
         spelling: how the user writes it, for errors (`np.tanh`).
         cheap: whether recomputing costs no more than one arithmetic operation.
+        finite: whether its value and its slope are finite wherever its inputs are.
         linear: whether the op is linear in all of its inputs together.
         inplace: body that updates the first input in place, for code generation.
         bodies: backend name -> body, where a library differs from NumPy.
@@ -71,6 +74,8 @@ class Op:
         "cheap",
         "defaults",
         "emitter",
+        "finite",
+        "helper",
         "infer",
         "inplace",
         "linear",
@@ -103,10 +108,12 @@ class Op:
         self.rule: Rule | None = None
         self.aliases: str | Callable[..., str | None] | None = None
         self.type_only: tuple[int, ...] = ()
+        self.helper = False
         self.noun = self.name
         self.operator: str | None = None
         self.spelling = f"np.{self.name}"
         self.cheap = False
+        self.finite = False
         self.linear = False
         self.inplace: Callable[..., Any] | None = None
         self.bodies: dict[str, Callable[..., Any]] = {}
@@ -179,12 +186,14 @@ def op(
     samples: Iterable[Sample] = (),
     aliases: str | Callable[..., str | None] | None = None,
     type_only: tuple[int, ...] = (),
+    helper: bool = False,
     noun: str | None = None,
     operator: str | None = None,
     accepts: Iterable[Any] = (),
     methods: Iterable[str] = (),
     spelling: str | None = None,
     cheap: bool = False,
+    finite: bool = False,
     linear: bool = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Make an op of the decorated function.
@@ -195,12 +204,14 @@ def op(
         samples: what the generic tests run; every op needs some.
         aliases: "view" or "maybe", see `Op.aliases`.
         type_only: see `Op.type_only`.
+        helper: see `Op.helper`.
         noun: see `Op.noun`; the op's name by default.
         operator: Python operator that records this op.
         accepts: NumPy callables whose positional call is this op's.
         methods: ndarray methods whose positional call is this op's.
         spelling: how the user writes it, when that is not `np.<name>`.
         cheap: see `Op.cheap`.
+        finite: see `Op.finite`.
         linear: see `Op.linear`.
     """
 
@@ -212,9 +223,11 @@ def op(
         made.samples = tuple(samples)
         made.aliases = aliases
         made.type_only = type_only
+        made.helper = helper
         made.noun = noun or made.name
         made.operator = operator
         made.cheap = cheap
+        made.finite = finite
         made.linear = linear
         made.spelling = spelling or made.spelling
         OPS[made.name] = made

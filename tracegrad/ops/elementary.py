@@ -111,6 +111,7 @@ def _(x, y):
     vjp=[lambda ct, y, x: ct * (2.0 * x)],
     accepts=[np.square],
     cheap=True,
+    finite=True,
     samples=[*_ONE, *_COMPLEX, arg(3, dtype="int64").with_()],
 )
 def square(x):
@@ -245,6 +246,7 @@ _AT_INFINITY = call(data((-np.inf, -np.inf, 0.0)), data((-np.inf, 2.0, 1.0))).ro
     infer=elementwise(np.subtract),
     vjp=[lambda ct, z, x, y: ct * z, lambda ct, z, x, y: -(ct * z)],
     spelling="np.exp",
+    helper=True,
     samples=[*_SUMS, _AT_INFINITY],
 )
 def exp_minus(x, y):

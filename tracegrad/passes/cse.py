@@ -59,6 +59,8 @@ def _may_merge(first: Node, second: Node, all_phases: bool) -> bool:
     op = first.op
     if first.outputs[0].type.shape and len(op.type_only) == len(first.inputs):
         return False  # new arrays: two buffers to fill, not one to copy
+    if all(isinstance(v, Const) for v in first.inputs):
+        return False  # `np.sqrt(2.0)` reads better than a name for it
     if all_phases or first.phase == second.phase == BACKWARD:
         return True
     named = any(v.user for v in first.outputs)

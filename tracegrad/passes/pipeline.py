@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tracegrad.ir.graph import Graph
 from tracegrad.ir.verify import enabled, verify
-from tracegrad.passes import simplify  # noqa: F401 - registers the rules
+from tracegrad.passes import rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import remove_dead_code
-from tracegrad.passes.rewrite import Rewriter
 
 # Each sweep lets what one rule made be seen by the next; a few are always enough, and
 # the bound keeps two rules that undo each other from running for ever.
@@ -24,11 +23,12 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     check = verify if enabled() else _accept
     fast = optimize == "fast"
     graph = check(merge_common(remove_dead_code(check(graph)), fast))
-    for _ in range(_MAX_SWEEPS):
-        rewriter = Rewriter(graph)
-        graph = check(remove_dead_code(rewriter.run()))
-        if not rewriter.changed:
-            break
+    for rules in (rewrite.RULES, rewrite.FINISHING):
+        for _ in range(_MAX_SWEEPS):
+            rewriter = rewrite.Rewriter(graph, rules)
+            graph = check(remove_dead_code(rewriter.run()))
+            if not rewriter.changed:
+                break
     return check(remove_dead_code(merge_common(graph, fast)))
 
 

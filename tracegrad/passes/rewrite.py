@@ -11,18 +11,24 @@ from tracegrad.ops.record import Builder, Ref
 
 Rule = Callable[["Rewriter", Node], Any]
 RULES: dict[Op, list[Rule]] = {}
+# Tried when nothing else changes any more: they make text, not factors to move.
+FINISHING: dict[Op, list[Rule]] = {}
 
 
-def rewrites(*ops: Op) -> Callable[[Rule], Rule]:
+def rewrites(*ops: Op, last: bool = False) -> Callable[[Rule], Rule]:
     """Decorator: the rule is tried on applications of these ops.
 
     A rule takes the rewriter and the node (whose inputs are rewritten already) and
     returns a `Ref` or a `Const` that takes the place of its output, or None.
+
+    Args:
+        *ops: what the rule applies to.
+        last: whether the rule is one of the `FINISHING` ones.
     """
 
     def register(rule: Rule) -> Rule:
         for op in ops:
-            RULES.setdefault(op, []).append(rule)
+            (FINISHING if last else RULES).setdefault(op, []).append(rule)
         return rule
 
     return register
@@ -35,8 +41,9 @@ class Rewriter(Builder):
     the last bit.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, rules: dict[Op, list[Rule]]) -> None:
         super().__init__()
+        self.rules = rules
         self.graph = graph
         self.made_by: dict[Value, Node] = {}
         self.counts = use_counts(graph.nodes, graph.results)
@@ -64,6 +71,14 @@ class Rewriter(Builder):
             return None
         return node
 
+    def scalar_source(self, v: Value, op: Op) -> Node | None:
+        """As `source`, for a 0-d `v` in any phase and with any number of readers.
+
+        Computing a scalar again costs nothing beside the arrays around it.
+        """
+        node = self.made_by.get(v)
+        return node if node is not None and node.op is op else None
+
     def ref(self, v: Value) -> Ref:
         """A handle to compute with."""
         return Ref(v, self)
@@ -81,7 +96,7 @@ class Rewriter(Builder):
 
     def _rewrite(self, node: Node) -> bool:
         self.at, self.phase = node.at, node.phase
-        for rule in RULES.get(node.op, ()):
+        for rule in self.rules.get(node.op, ()):
             made = rule(self, node)
             if made is None:
                 continue
@@ -89,10 +104,9 @@ class Rewriter(Builder):
             old = node.outputs[0]
             if new.type != old.type and not (new.type.weak or old.type.weak):
                 raise RuntimeError(f"{rule.__name__} changed {old.type} to {new.type}")
-            if isinstance(new, Const) or new.type.shape != old.type.shape:
-                if new.type.shape != old.type.shape:
-                    continue
-            if new.wrt is None:
+            if new.type.shape != old.type.shape:
+                continue
+            if new.wrt is None and not isinstance(new, Const):
                 new.wrt = old.wrt
             self.counts[new] = max(self.counts.get(new, 0), self.counts.get(old, 1))
             self.replaced[old] = new

@@ -16,7 +16,7 @@ from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops import elementwise as arithmetic
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import size, zeros, zeros_like
+from tracegrad.ops.create import full, full_like, size, zeros, zeros_like
 from tracegrad.ops.define import OPS, Op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import broadcast_shapes
@@ -105,6 +105,17 @@ def broadcast_nothing(r: Rewriter, node: Node) -> Any:
     if made is not None:
         return broadcast_to(r.ref(made.inputs[0]), shape=node.attrs["shape"])
     return None
+
+
+@rewrites(setitem, scatter_add)
+def broadcast_update(r: Rewriter, node: Node) -> Any:
+    """A store broadcasts by itself."""
+    base, update, *rest = node.inputs
+    made = r.source(update, broadcast_to)
+    if made is None or made.inputs[0].type.dtype != update.type.dtype:
+        return None
+    refs = [r.ref(v) for v in (base, made.inputs[0], *rest)]
+    return node.op(*refs, **node.attrs)
 
 
 # ------------------------------------------------------------------------------- signs
@@ -242,12 +253,28 @@ def _merge_numbers(r: Rewriter, a: Value, b: Value) -> Any:
         return Const(c * k)
     if c is None:
         return None
-    made = r.source(b, multiply)
+    made = r.scalar_source(b, multiply)
     if made is not None and number(made.inputs[0]) is not None:
         return (c * number(made.inputs[0])) * r.ref(made.inputs[1])
-    made = r.source(b, divide)
+    made = r.scalar_source(b, divide)
     if made is not None and number(made.inputs[0]) is not None:
         return (c * number(made.inputs[0])) / r.ref(made.inputs[1])
+    return None
+
+
+@rewrites(multiply, last=True)
+def divide_by_scalar(r: Rewriter, node: Node) -> Any:
+    """`(1.0 / c) * x` is `x / c`, and `-1.0 * x` is `-x`."""
+    a, b = node.inputs
+    if is_number(a, -1.0) and b.type == node.outputs[0].type:
+        return -r.ref(b)
+    made = r.source(a, divide)
+    if made is None or a.type.shape or not b.type.shape:
+        return None
+    for one in (1.0, -1.0):
+        if is_number(made.inputs[0], one):
+            quotient = r.ref(b) / r.ref(made.inputs[1])
+            return quotient if one == 1.0 else -quotient
     return None
 
 
@@ -381,3 +408,15 @@ def cast_to_same(r: Rewriter, node: Node) -> Any:
     """A cast to the dtype that is there."""
     v = node.inputs[0]
     return r.ref(v) if v.type == node.outputs[0].type else None
+
+
+@rewrites(broadcast_to, last=True)
+def fill_with_scalar(r: Rewriter, node: Node) -> Any:
+    """What is still a scalar repeated must be an array: `np.full_like(x, c)`."""
+    v, out = node.inputs[0], node.outputs[0]
+    if v.type.shape:
+        return None
+    if out.wrt is not None and out.wrt.type == out.type:
+        return full_like(r.ref(out.wrt), r.ref(v))
+    dtype = None if v.type.dtype == out.type.dtype else out.type.dtype.name
+    return full(r.ref(v), shape=out.type.shape, dtype=dtype)

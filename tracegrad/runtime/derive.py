@@ -301,6 +301,7 @@ def gradients(
 ) -> list[Tree]:
     """Record the gradient; one tree of values for each tree of `targets`."""
     out = scalar_of(value, op, at)
+    out.hint = out.hint or "out"
     # A bare 1.0 reads best, but would make float64 arrays of what is float32.
     double = out.type.weak or out.type.dtype == np.float64
     one: Any = 1.0 if double else out.type.dtype.type(1)
