@@ -15,6 +15,7 @@ y = (x + 1) ** 2
 import ast
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from tracegrad.codegen.printer_expressions import (
     CHAINS,
@@ -42,6 +43,7 @@ from tracegrad.codegen.printer_literals import (
     one_line,
     parseable,
     strip_comments,
+    text_of,
     with_comment,
 )
 from tracegrad.codegen.printer_rules import (
@@ -71,6 +73,7 @@ __all__ = [
 
 WIDTH = 88
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -105,8 +108,8 @@ def fits(stmt: ast.stmt, indent: int, width: int = WIDTH) -> bool:
 
 def _flat(node: ast.AST) -> str:
     printer = Printer(width=sys.maxsize)
-    node = node.body if isinstance(node, ast.Expression) else node
-    return flat_text(printer.capture(lambda: printer.child(node, TEST)))
+    value = node.body if isinstance(node, ast.Expression) else node
+    return flat_text(printer.capture(lambda: printer.dispatch(value)))
 
 
 def _ends_in_definition(stmt: ast.stmt) -> bool:
@@ -204,8 +207,9 @@ class Printer(ExpressionPrinter):
             start, blanks = len(self.lines), self.comments(pending, stmt)
             self.comment = getattr(stmt, "comment", None)
             is_first, pending, is_documented = previous is None, [], False
-            if is_first and parent is not None and self.is_docstring(stmt):
-                self.fill(docstring_text(stmt.value.value, INDENT * self._indent))
+            text = text_of(stmt.value) if isinstance(stmt, ast.Expr) else None
+            if is_first and parent is not None and text is not None:
+                self.fill(docstring_text(text, INDENT * self._indent))
                 if isinstance(parent, ast.Module | ast.ClassDef):
                     pending, is_documented = [Blank()], True
             else:
@@ -262,10 +266,6 @@ class Printer(ExpressionPrinter):
             if is_commented or not isinstance(stmt, _IMPORTS):
                 blanks = max(blanks, 1)
         self.lines[start:start] = [""] * min(blanks, most)
-
-    def is_docstring(self, stmt: ast.stmt) -> bool:
-        """Returns whether `stmt` is a string that can be a docstring."""
-        return isinstance(stmt, ast.Expr) and self.is_text(stmt.value)
 
     def _Module(self, t: ast.Module) -> None:
         self.suite(t.body, t)
@@ -409,7 +409,7 @@ class Printer(ExpressionPrinter):
         if isinstance(t.value, ast.Tuple) and len(t.value.elts) > 1:
             if len(t.value.elts) == 2:
                 key = object()
-                content = self.capture(lambda: self.node(t.value), key)
+                content = self.capture(partial(self.node, t.value), key)
                 self.write(optional_parens(content, key))
             else:
                 self.value(t.value, bare=True)
@@ -439,7 +439,7 @@ class Printer(ExpressionPrinter):
 
     def _ImportFrom(self, t: ast.ImportFrom) -> None:
         self.fill(f"from {'.' * (t.level or 0)}{t.module or ''} import ")
-        names = [lambda name=name: self.node(name) for name in t.names]
+        names = [partial(self.node, name) for name in t.names]
         content = self.capture(lambda: self.commas(names, trailing=True))
         star = t.names[0].name == "*"
         self.write(content if star else parens_if_expands(content))
@@ -480,7 +480,7 @@ class Printer(ExpressionPrinter):
 
     def _With(self, t: ast.With | ast.AsyncWith) -> None:
         self.fill("async with " if isinstance(t, ast.AsyncWith) else "with ")
-        items = [lambda item=item: self.node(item) for item in t.items]
+        items = [partial(self.node, item) for item in t.items]
         if len(items) > 1:
             self.write(parens_if_expands(self.capture(lambda: self.commas(items))))
         else:
@@ -539,7 +539,7 @@ class Printer(ExpressionPrinter):
             self.arguments(t.bases, t.keywords, is_call=False)
         self.body(t)
 
-    def decorators(self, t: ast.stmt) -> None:
+    def decorators(self, t: Definition) -> None:
         """Prints the decorators of a definition, whose comment is for its header."""
         comment, self.comment = self.comment, None
         for decorator in t.decorator_list:
@@ -548,7 +548,7 @@ class Printer(ExpressionPrinter):
         self.flush()
         self.comment = comment
 
-    def body(self, t: ast.stmt) -> None:
+    def body(self, t: Definition) -> None:
         """Prints the body of a definition; one that is only `...` stays on its line."""
         only = t.body[0] if len(t.body) == 1 else None
         if isinstance(only, ast.Expr) and not hasattr(only, "comment"):
@@ -560,23 +560,23 @@ class Printer(ExpressionPrinter):
     def parameters(self, t: ast.arguments) -> list[Callable[[], None]]:
         """Returns what prints each parameter of a function or lambda."""
         positional = [*t.posonlyargs, *t.args]
-        defaults = [None] * (len(positional) - len(t.defaults)) + t.defaults
-        items = [
-            lambda arg=arg, default=default: self.parameter(arg, default)
-            for arg, default in zip(positional, defaults)
+        required = [None] * (len(positional) - len(t.defaults))
+        items: list[Callable[[], None]] = [
+            partial(self.parameter, arg, default)
+            for arg, default in zip(positional, [*required, *t.defaults])
         ]
         if t.posonlyargs:
-            items.insert(len(t.posonlyargs), lambda: self.write("/"))
+            items.insert(len(t.posonlyargs), partial(self.write, "/"))
         if t.vararg is not None:
-            items.append(lambda: self.parameter(t.vararg, None, "*"))
+            items.append(partial(self.parameter, t.vararg, None, "*"))
         elif t.kwonlyargs:
-            items.append(lambda: self.write("*"))
+            items.append(partial(self.write, "*"))
         items += [
-            lambda arg=arg, default=default: self.parameter(arg, default)
+            partial(self.parameter, arg, default)
             for arg, default in zip(t.kwonlyargs, t.kw_defaults)
         ]
         if t.kwarg is not None:
-            items.append(lambda: self.parameter(t.kwarg, None, "**"))
+            items.append(partial(self.parameter, t.kwarg, None, "**"))
         return items
 
     def parameter(

@@ -1,7 +1,8 @@
 """Printing of expressions: the half of `Printer` that knows no statements."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import astunparse
 
@@ -18,10 +19,17 @@ from tracegrad.codegen.printer_layout import (
     parens_if_expands,
     soft_block,
 )
-from tracegrad.codegen.printer_literals import escape, is_name, parseable, quoted
+from tracegrad.codegen.printer_literals import (
+    escape,
+    is_name,
+    parseable,
+    quoted,
+    text_of,
+)
 from tracegrad.codegen.printer_rules import (
     ATOM,
     BIT_OR,
+    COMPARE,
     NAMED,
     OR,
     TEST,
@@ -54,6 +62,8 @@ _NAMES = {
     ast.Global: ("names",),
     ast.Nonlocal: ("names",),
 }
+Chain = ast.BinOp | ast.BoolOp | ast.Compare
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 CHAINS = (ast.BinOp, ast.BoolOp, ast.Compare)
 
 
@@ -76,7 +86,7 @@ class ExpressionPrinter(astunparse.Unparser):
         # The base class prints on construction; this one has nothing to print yet.
         self.parts: list = []
         self.nesting: object = None
-        self.quotes = _QUOTES
+        self.quotes: tuple[str, ...] = _QUOTES
 
     def write(self, text: object) -> None:
         """Appends a text or document to the current line."""
@@ -121,9 +131,12 @@ class ExpressionPrinter(astunparse.Unparser):
         """Returns what `emit` writes, as a document."""
         parts, around = self.parts, self.nesting
         self.parts, self.nesting = [], nesting
-        emit()
-        content, self.parts, self.nesting = self.parts, parts, around
-        return content
+        try:
+            emit()
+            return self.parts
+        finally:
+            # An f-string tries other quotes after an error.
+            self.parts, self.nesting = parts, around
 
     def bracketed(self, left: str, emit: Callable[[], None], right: str) -> None:
         """Prints what `emit` writes between brackets that may break."""
@@ -154,7 +167,9 @@ class ExpressionPrinter(astunparse.Unparser):
         else:
             self.write(IfBreaks(line, flat, when=self.nesting))
 
-    def commas(self, items: list[Callable[[], None]], trailing: bool = False) -> None:
+    def commas(
+        self, items: Sequence[Callable[[], None]], trailing: bool = False
+    ) -> None:
         """Prints items with commas, one after the last if it breaks."""
         for index, item in enumerate(items):
             if index:
@@ -166,7 +181,7 @@ class ExpressionPrinter(astunparse.Unparser):
 
     def children(self, nodes: list[ast.expr], level: int) -> list[Callable[[], None]]:
         """Returns what prints each of the nodes."""
-        return [lambda node=node: self.child(node, level) for node in nodes]
+        return [partial(self.child, node, level) for node in nodes]
 
     # --- Expressions ------------------------------------------------------------
 
@@ -212,7 +227,7 @@ class ExpressionPrinter(astunparse.Unparser):
 
     def _JoinedStr(self, t: ast.JoinedStr) -> None:
         around = self.quotes
-        text = "".join(v.value for v in t.values if self.is_text(v))
+        text = "".join(text_of(value) or "" for value in t.values)
         single_first = "'" in around and text.count('"') > text.count("'")
         failure = _not_in_fstring("an f-string")
         for quote in ("'", *around) if single_first else around:
@@ -233,11 +248,11 @@ class ExpressionPrinter(astunparse.Unparser):
         """Returns the inside of an f-string."""
         body = ""
         for value in t.values:
+            text = text_of(value)
             if isinstance(value, ast.FormattedValue):
                 body += self.replacement(value, quote)
-            elif self.is_text(value) and not (is_spec and set("{}") & set(value.value)):
-                text = quoted(value.value, quote)
-                body += text.replace("{", "{{").replace("}", "}}")
+            elif text is not None and not (is_spec and set("{}") & set(text)):
+                body += quoted(text, quote).replace("{", "{{").replace("}", "}}")
             else:
                 raise PrinterError(
                     f"an f-string cannot hold {ast.dump(value):.60}\n"
@@ -257,10 +272,11 @@ class ExpressionPrinter(astunparse.Unparser):
         if t.conversion in (115, 114, 97):
             body += "!" + chr(t.conversion)
         if t.format_spec is not None:
-            return f"{body}:{self.fstring(t.format_spec, quote, is_spec=True)}" + "}"
+            spec = ast.JoinedStr(getattr(t.format_spec, "values", [t.format_spec]))
+            return f"{body}:{self.fstring(spec, quote, is_spec=True)}" + "}"
         return body + (space if t.conversion == -1 else "") + "}"
 
-    def _BinOp(self, t: ast.BinOp | ast.BoolOp | ast.Compare) -> None:
+    def _BinOp(self, t: Chain) -> None:
         values: list[tuple[ast.expr, int]] = []
         operators: list[tuple[str, int]] = []
         self.flatten(t, values, operators)
@@ -268,7 +284,7 @@ class ExpressionPrinter(astunparse.Unparser):
 
     _BoolOp = _Compare = _BinOp
 
-    def flatten(self, t: ast.expr, values: list, operators: list) -> None:
+    def flatten(self, t: Chain, values: list, operators: list) -> None:
         """Collects the operands and operators of a chain, as they stand in the text."""
         if isinstance(t, ast.BinOp):
             symbols = [(self.binop[type(t.op).__name__], precedence(t))]
@@ -276,8 +292,7 @@ class ExpressionPrinter(astunparse.Unparser):
             # `and` and `or` break together.
             symbols = [(self.boolops[type(t.op)], OR)] * (len(t.values) - 1)
         else:
-            level = precedence(t)
-            symbols = [(self.cmpops[type(op).__name__], level) for op in t.ops]
+            symbols = [(self.cmpops[type(op).__name__], COMPARE) for op in t.ops]
         for index, (operand, level) in enumerate(operands(t)):
             if index:
                 operators.append(symbols[index - 1])
@@ -298,7 +313,7 @@ class ExpressionPrinter(astunparse.Unparser):
                 continue
             part = values[start : index + 1], operators[start:index]
             if part[1]:
-                self.group(lambda part=part: self.chain(*part))
+                self.group(partial(self.chain, *part))
             else:
                 self.chain(*part)
             if symbol:
@@ -363,7 +378,9 @@ class ExpressionPrinter(astunparse.Unparser):
         self.write(": ")
         body = self.capture(lambda: self.child(t.body, TEST))
         if is_postfix(t.body) and not is_fluent(t.body):
-            laid_out = Variants([body, Group(body, expanded=True), hard_parens(body)])
+            laid_out: object = Variants(
+                [body, Group(body, expanded=True), hard_parens(body)]
+            )
         elif any_brackets(t.body) or wrapped(t.body, TEST):
             laid_out = body
         else:
@@ -378,7 +395,7 @@ class ExpressionPrinter(astunparse.Unparser):
     def _Yield(self, t: ast.Yield) -> None:
         self.write("yield" if t.value is None else "yield ")
         if isinstance(t.value, ast.Tuple) and len(t.value.elts) > 1:
-            self.write(parens_if_expands(self.capture(lambda: self.node(t.value))))
+            self.write(parens_if_expands(self.capture(partial(self.node, t.value))))
         elif t.value is not None:
             self.child(t.value, TEST)
 
@@ -429,7 +446,7 @@ class ExpressionPrinter(astunparse.Unparser):
             self.write("." + t.attr)
         elif isinstance(t, ast.Subscript):
             self.bracketed("[", lambda: self.subscript(t.slice), "]")
-        else:
+        elif isinstance(t, ast.Call):
             self.arguments(t.args, t.keywords)
 
     def subscript(self, index: ast.expr) -> None:
@@ -473,15 +490,11 @@ class ExpressionPrinter(astunparse.Unparser):
             self.write("()")
             return
         items = self.children(args, NAMED)
-        items += [lambda keyword=k: self.node(keyword) for k in keywords]
-        if (
-            is_call
-            and not keywords
-            and isinstance(args[0], ast.GeneratorExp)
-            and len(args) == 1
-        ):
-            # A generator that is the only argument needs no parentheses.
-            items = [lambda: self.comprehension_parts(args[0], args[0].elt)]
+        items += [partial(self.node, keyword) for keyword in keywords]
+        only = args[0] if is_call and len(args) == 1 and not keywords else None
+        if isinstance(only, ast.GeneratorExp):
+            # As the only argument it needs no parentheses.
+            items = [partial(self.comprehension_parts, only)]
         self.bracketed("(", lambda: self.grouped(lambda: self.commas(items)), ")")
 
     def display(self, left: str, nodes: list[ast.expr], right: str) -> None:
@@ -513,8 +526,7 @@ class ExpressionPrinter(astunparse.Unparser):
             self.write("{}")
             return
         items = [
-            lambda key=key, value=value: self.dict_item(key, value)
-            for key, value in zip(t.keys, t.values)
+            partial(self.dict_item, key, value) for key, value in zip(t.keys, t.values)
         ]
         self.bracketed("{", lambda: self.commas(items), "}")
 
@@ -529,28 +541,27 @@ class ExpressionPrinter(astunparse.Unparser):
             self.child(value, TEST)
 
     def _ListComp(self, t: ast.ListComp) -> None:
-        self.comprehension("[", t, t.elt, "]")
+        self.comprehension("[", t, "]")
 
-    def _SetComp(self, t: ast.SetComp) -> None:
-        self.comprehension("{", t, t.elt, "}")
+    def _SetComp(self, t: ast.SetComp | ast.DictComp) -> None:
+        self.comprehension("{", t, "}")
+
+    _DictComp = _SetComp
 
     def _GeneratorExp(self, t: ast.GeneratorExp) -> None:
-        self.comprehension("(", t, t.elt, ")")
+        self.comprehension("(", t, ")")
 
-    def _DictComp(self, t: ast.DictComp) -> None:
-        self.comprehension("{", t, t.key, "}")
-
-    def comprehension(self, left: str, t: ast.expr, elt: ast.expr, right: str) -> None:
+    def comprehension(self, left: str, t: Comprehension, right: str) -> None:
         """Prints a comprehension in its brackets."""
-        emit = lambda: self.comprehension_parts(t, elt)
-        self.bracketed(left, lambda: self.write(Group(self.capture(emit))), right)
+        parts = partial(self.comprehension_parts, t)
+        self.bracketed(left, partial(self.grouped, parts), right)
 
-    def comprehension_parts(self, t: ast.expr, elt: ast.expr) -> None:
+    def comprehension_parts(self, t: Comprehension) -> None:
         """Prints what stands between the brackets of a comprehension."""
         if isinstance(t, ast.DictComp):
-            self.grouped(lambda: self.dict_item(elt, t.value))
+            self.grouped(partial(self.dict_item, t.key, t.value))
         else:
-            self.grouped(lambda: self.child(elt, NAMED))
+            self.grouped(partial(self.child, t.elt, NAMED))
         for part in t.generators:
             self.write(SPACE)
             self.node(part)
@@ -580,12 +591,3 @@ class ExpressionPrinter(astunparse.Unparser):
         else:
             self.write(t.arg + "=")
             self.child(t.value, TEST)
-
-    @staticmethod
-    def is_text(node: ast.expr) -> bool:
-        """Returns whether `node` is a string that may be a docstring."""
-        return (
-            isinstance(node, ast.Constant)
-            and type(node.value) is str
-            and node.kind is None
-        )

@@ -131,7 +131,9 @@ def flat_text(document: object) -> str:
             return flat_text(document.flat)
         case Variants():
             return flat_text(document.choices[0])
-    return flat_text(document.content)
+        case Group() | Indent() | Expandable() | BestFitParens():
+            return flat_text(document.content)
+    raise TypeError(f"not a document: {document!r:.60}")
 
 
 class Renderer:
@@ -299,4 +301,8 @@ class Renderer:
                     flat, every = False, True
             case Variants():
                 return (document.choices[0 if flat else -1], indent, flat, every)
+            case BestFitParens():
+                pass
+            case _:
+                raise TypeError(f"not a document: {document!r:.60}")
         return (document.content, indent, flat, every)

@@ -54,6 +54,13 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
 
+def text_of(node: ast.AST) -> str | None:
+    """Returns the text of a string that is not a `u"..."`, or None."""
+    if isinstance(node, ast.Constant) and type(node.value) is str:
+        return node.value if node.kind is None else None
+    return None
+
+
 def is_name(name: object, dotted: bool) -> bool:
     """Returns whether `name` can be printed as an identifier, and nothing else.
 
@@ -130,6 +137,7 @@ class Comment(ast.stmt):
     """A line (or lines) of comment: `# text`.  Never reaches `compile`."""
 
     _fields = ("text",)
+    text: str
 
 
 class Blank(ast.stmt):
@@ -144,7 +152,7 @@ def with_comment(stmt: ast.stmt, text: str) -> ast.stmt:
     It is printed after the statement (after the header of a compound one) if the line
     then fits the width, and else on a line above.
     """
-    stmt.comment = text
+    stmt.comment = text  # type: ignore[attr-defined]
     return stmt
 
 

@@ -40,16 +40,16 @@ PRECEDENCE = {
 
 def precedence(node: ast.AST) -> int:
     """Returns how tightly `node` binds; below the level around it it needs `(...)`."""
-    kind = type(node)
-    if kind is ast.BinOp:
-        return BINARY[type(node.op)]
-    if kind is ast.BoolOp:
-        return AND if isinstance(node.op, ast.And) else OR
-    if kind is ast.UnaryOp:
-        return NOT if isinstance(node.op, ast.Not) else FACTOR
-    if kind is ast.Tuple:
-        return STATEMENT if node.elts else ATOM
-    return PRECEDENCE.get(kind, ATOM)
+    match node:
+        case ast.BinOp(op=operator):
+            return BINARY[type(operator)]
+        case ast.BoolOp(op=junction):
+            return AND if isinstance(junction, ast.And) else OR
+        case ast.UnaryOp(op=sign):
+            return NOT if isinstance(sign, ast.Not) else FACTOR
+        case ast.Tuple(elts=elements):
+            return STATEMENT if elements else ATOM
+    return PRECEDENCE.get(type(node), ATOM)
 
 
 def operands(node: ast.expr) -> list[tuple[ast.expr, int]]:

@@ -352,6 +352,14 @@ def test_text_that_no_fstring_before_312_can_hold() -> None:
         to_source(ast.JoinedStr([value]))
 
 
+def test_an_fstring_takes_the_quotes_that_its_parts_leave() -> None:
+    # The first kinds of quotes fail in the middle of the line.
+    for text in ("""x = f(1, f'''{'"'} {"'"}''')""", """x = y, f"{f'{z}'}" """):
+        printed = to_source(ast.parse(text))
+        assert printed.startswith("x = ")
+        assert same(ast.parse(printed), ast.parse(text))
+
+
 # --- Comments, blank lines, docstrings ---------------------------------------------
 
 
