@@ -72,6 +72,17 @@ def jitted(function: Callable) -> Callable:
     return in_64_bits(call)
 
 
+def with_pullback(function: Callable) -> Callable:
+    """The emitted vjp, not jitted: its closure can't leave `jax.jit`."""
+    run = in_64_bits(function)
+
+    def call(*args: Any, **kwargs: Any) -> tuple:
+        out, pullback = run(*args, **kwargs)
+        return out, in_64_bits(pullback)
+
+    return call
+
+
 def _is_data(x: Any) -> bool:
     return type(x) in (int, float, complex) or hasattr(x, "dtype")
 

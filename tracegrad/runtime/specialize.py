@@ -165,14 +165,16 @@ class Specialization:
     def run(self) -> Callable:
         """The emitted function, under `jax.jit` for JAX."""
         backend, optimize = self.options.backend, self.options.optimize
+        if backend == "jax":
+            jax_backend.require_jax()
         source = self.__dict__.get("source")
         if source is None:
             source = emit([self.routine], backend=backend, optimize=optimize)
         function = source.load()[self.routine.name]
         if backend != "jax":
             return function
-        if self.options.mode == "vjp":  # a closure can't leave jax.jit
-            return jax_backend.in_64_bits(function)
+        if self.options.mode == "vjp":
+            return jax_backend.with_pullback(function)
         return jax_backend.jitted(function)
 
     @functools.cached_property

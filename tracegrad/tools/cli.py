@@ -247,6 +247,10 @@ def parse_type(value: str, text: str) -> Any:
     """
     if value in ("float", "int", "complex"):
         return spec(value)
+    try:
+        return ast.literal_eval(value)  # whose strings may look like types
+    except (SyntaxError, ValueError):
+        pass
     types: list[str] = []
 
     def stored(match: re.Match) -> str:
