@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from tracegrad.autodiff.cotangent import Accumulator
 from tracegrad.errors import UnsupportedError
-from tracegrad.ir.graph import BACKWARD, Node, Value
+from tracegrad.ir.graph import BACKWARD, Const, Node, Value
+from tracegrad.ops.define import Op
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.ops.select import where
 
 
 def active_values(nodes: Sequence[Node], wrt: Sequence[Value]) -> set[Value]:
@@ -49,6 +51,7 @@ def pull_back(
         if ct is not None and out in active:
             accumulators.setdefault(out, Accumulator(out)).add(ct)
     wanted = set(wrt)
+    masks = _Masks(builder, nodes)
     for node in reversed(nodes):
         reached = [v for v in node.outputs if v in accumulators]
         if not reached:
@@ -60,7 +63,7 @@ def pull_back(
             if v not in wanted:
                 accumulators.pop(v, None)
         builder.at = node.at
-        _pull_node(builder, node, cts, active, accumulators)
+        _pull_node(builder, node, cts, active, accumulators, masks)
     results = []
     for v in wrt:
         acc = accumulators.get(v)
@@ -69,12 +72,70 @@ def pull_back(
     return results
 
 
+class _Masks:
+    """Moves the masks that `where` puts on cotangents behind elementwise rules.
+
+    For `where(x > 0, sqrt(x), 0)` the textbook chain gives 0 / 0 at x = 0: zero from
+    `where`, divided by sqrt(0).  An elementwise rule treats each element alone, so it
+    may as well work on the cotangent before `where` has set elements to zero, with
+    `where` applied to what it returns.  It does so where, on elementwise ways from
+    other values, an op may have an infinite slope.
+    """
+
+    def __init__(self, builder: Builder, nodes: Sequence[Node]) -> None:
+        self.builder = builder
+        self.exposed: set[Value] = set()
+        for node in nodes:
+            if is_elementwise(node.op) and (
+                not node.op.finite or any(v in self.exposed for v in node.inputs)
+            ):
+                self.exposed.update(node.outputs)
+        self.made_by: dict[Value, Node] = {}
+        self.seen = 0
+
+    def take_off(self, cts: list[Ref | None]) -> tuple[list[Node], list[Ref | None]]:
+        """The masks on the only cotangent, outermost first, and what they are on."""
+        nodes = self.builder.nodes
+        for made in nodes[self.seen :]:
+            if made.op is where:
+                self.made_by[made.out] = made
+        self.seen = len(nodes)
+        (ct,) = cts
+        masked: list[Node] = []
+        while ct is not None and ct.value in self.made_by:
+            made = self.made_by[ct.value]
+            kept = [v for v in made.inputs[1:] if not _is_zero(v)]
+            if len(kept) != 1:
+                break
+            masked.append(made)
+            ct = self.builder.wrap(kept[0])
+        return masked, [ct]
+
+    def put_on(self, masked: list[Node], ct: Ref) -> Ref:
+        """The cotangent with the masks."""
+        for made in reversed(masked):
+            condition, x, _ = made.inputs
+            wrapped = self.builder.wrap(condition)
+            ct = where(wrapped, 0.0, ct) if _is_zero(x) else where(wrapped, ct, 0.0)
+        return ct
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether each element of the output depends on one element of each input."""
+    return getattr(op.infer, "ufunc", None) is not None
+
+
+def _is_zero(v: Value) -> bool:
+    return isinstance(v, Const) and type(v.value) is float and v.value == 0.0
+
+
 def _pull_node(
     builder: Builder,
     node: Node,
     cts: list[Ref | None],
     active: set[Value],
     accumulators: dict[Value, Accumulator],
+    masks: _Masks,
 ) -> None:
     """Apply the rule of one node and hand its cotangents to the inputs."""
     op = node.op
@@ -85,6 +146,9 @@ def _pull_node(
             at=node.at[-1] if node.at else None,
             fix="use another function, or keep it away from what is differentiated",
         )
+    masked: list[Node] = []
+    if node.outputs[0] in masks.exposed and len(cts) == 1:
+        masked, cts = masks.take_off(cts)
     inputs = [builder.wrap(v) for v in node.inputs]
     many = len(node.outputs) > 1
     out = tuple([builder.wrap(v) for v in node.outputs]) if many else None
@@ -103,4 +167,4 @@ def _pull_node(
             acc = accumulators.get(v)
             if acc is None:
                 acc = accumulators[v] = Accumulator(v)
-            acc.add(part)
+            acc.add(masks.put_on(masked, part))

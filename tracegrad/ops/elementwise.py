@@ -35,6 +35,7 @@ _COMPLEX = (arg(3, dtype="complex128").with_(), arg(dtype="complex128").with_())
     accepts=[np.add],
     cheap=True,
     linear=True,
+    finite=True,
     samples=[*_PAIRS, *_INTS],
 )
 def add(x, y):
@@ -50,6 +51,7 @@ def add(x, y):
     accepts=[np.subtract],
     cheap=True,
     linear=True,
+    finite=True,
     samples=_PAIRS,
 )
 def subtract(x, y):
@@ -64,6 +66,7 @@ def subtract(x, y):
     noun="product",
     accepts=[np.multiply],
     cheap=True,
+    finite=True,
     samples=[*_PAIRS, call(arg(3), arg(2, 3, dtype="bool"))],
 )
 def multiply(x, y):
@@ -149,6 +152,7 @@ OPERATORS["__divmod__"] = divmod_  # type: ignore[assignment]
     accepts=[np.negative],
     cheap=True,
     linear=True,
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def negative(x):
@@ -163,6 +167,7 @@ def negative(x):
     accepts=[np.positive],
     cheap=True,
     linear=True,
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def positive(x):

@@ -35,6 +35,10 @@ def _infer_where(c: ArrayType, x: ArrayType, y: ArrayType) -> ArrayType:
     return ArrayType(broadcast_shapes(c.shape, x.shape, y.shape), result_dtype(x, y))
 
 
+# Not ufuncs by name, but as they do they work element by element.
+_infer_where.ufunc = np.where  # type: ignore[attr-defined]
+
+
 @op(
     infer=_infer_where,
     vjp=[
@@ -42,6 +46,7 @@ def _infer_where(c: ArrayType, x: ArrayType, y: ArrayType) -> ArrayType:
         lambda ct, z, c, x, y: where(c, ct, 0.0),
         lambda ct, z, c, x, y: where(c, 0.0, ct),
     ],
+    finite=True,
     samples=[
         call(arg(3, dtype="bool"), arg(3), arg(2, 3)),
         call(arg("n", 1, dtype="bool"), arg(), arg("n", 3)),
@@ -92,6 +97,7 @@ def _(condlist, choicelist, default=0):
         ),
     ],
     accepts=[np.maximum],
+    finite=True,
     samples=_PAIRS,
 )
 def maximum(x, y):
@@ -108,6 +114,7 @@ def maximum(x, y):
         ),
     ],
     accepts=[np.minimum],
+    finite=True,
     samples=_PAIRS,
 )
 def minimum(x, y):
@@ -149,6 +156,9 @@ def _infer_clip(x: ArrayType, lo: ArrayType, hi: ArrayType) -> ArrayType:
     )
 
 
+_infer_clip.ufunc = np.clip  # type: ignore[attr-defined]
+
+
 @op(
     infer=_infer_clip,
     vjp=[
@@ -156,6 +166,7 @@ def _infer_clip(x: ArrayType, lo: ArrayType, hi: ArrayType) -> ArrayType:
         lambda ct, z, x, lo, hi: where((x < lo) & (lo <= hi), ct, 0.0),
         lambda ct, z, x, lo, hi: where((x > hi) | (lo > hi), ct, 0.0),
     ],
+    finite=True,
     samples=[
         call(arg(6), data(-0.5), data(0.7)),
         call(arg("n", 3), arg(3, lo=-1.0, hi=-0.5), arg("n", 1, lo=0.5, hi=1.0)),
@@ -209,6 +220,7 @@ def _slope_of_absolute(ct, y, x):
     vjp=[_slope_of_absolute],
     operator="__abs__",
     accepts=[np.absolute],
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def absolute(x):

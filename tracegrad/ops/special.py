@@ -55,6 +55,7 @@ def spelled(name: str) -> dict:
 @op(
     **spelled("expit"),
     vjp=[lambda ct, y, x: ct * (y * (1.0 - y))],
+    finite=True,
     samples=[*_ONE, data((-800.0, 0.0, 800.0)).with_()],
 )
 def expit(x):

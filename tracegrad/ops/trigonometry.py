@@ -32,6 +32,7 @@ _PAIRS = (call(arg(3), arg(2, 3)), call(arg("n", 1), arg(3)), call(arg(), arg("n
     infer=elementwise(np.sin),
     vjp=[lambda ct, y, x: ct * cos(x)],
     accepts=[np.sin],
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def sin(x):
@@ -43,6 +44,7 @@ def sin(x):
     infer=elementwise(np.cos),
     vjp=[lambda ct, y, x: -(ct * sin(x))],
     accepts=[np.cos],
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def cos(x):
@@ -87,6 +89,7 @@ def arccos(x):
     infer=elementwise(np.arctan),
     vjp=[lambda ct, y, x: ct / (1.0 + x * x)],
     accepts=[np.arctan],
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def arctan(x):
@@ -221,6 +224,7 @@ def cosh(x):
     infer=elementwise(np.tanh),
     vjp=[lambda ct, y, x: ct * (1.0 - y * y)],
     accepts=[np.tanh],
+    finite=True,
     samples=[*_ONE, *_COMPLEX],
 )
 def tanh(x):
