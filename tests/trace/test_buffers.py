@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-X = np.array([0.5, -1.5, 2.0, 3.5, -0.25, 1.0])
+X = np.array([0.5, -1.5, 2.0, 3.5, -0.25, 0.9])
 A = np.arange(12.0).reshape(3, 4) / 7.0
 
 

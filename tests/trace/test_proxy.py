@@ -34,7 +34,7 @@ FUNCTIONS = {
     "mask of constants": lambda x, v: v[np.array([True, False, True, True])],
     "rows": lambda x, v: [row * 2 for row in x],
     "unpacking": lambda x, v: functools.reduce(operator.add, v),
-    "builtins": lambda x, v: (sum(x), abs(v), pow(v, 2), len(x), list(v)[0]),
+    "builtins": lambda x, v: (sum(x), abs(v), pow(v, 2), len(x), list(v)[1]),
     "shape": lambda x, v: x * x.shape[0] + x.size + x.ndim + len(v) + np.shape(v)[0],
     "where": lambda x, v: np.where(v > 0, v, 0.1 * v),
     "math": lambda x, v: math.exp(v[0]) + math.sqrt(v[2]) + math.pow(v[2], 2.0),

@@ -11,8 +11,18 @@ from tracegrad.ops.record import as_array, dtype_of
 from tracegrad.ops.sample import arg
 
 
+def _infer_astype(t, *, dtype):
+    made = t.with_dtype(dtype)
+    if made.kind not in "biufc":
+        raise DTypeError(
+            f"a traced value cannot become an array of dtype {made.dtype}",
+            fix="use a number or bool dtype inside a traced function",
+        )
+    return made
+
+
 @op(
-    infer=lambda t, *, dtype: t.with_dtype(dtype),
+    infer=_infer_astype,
     # The engine casts a cotangent back to the dtype of its primal.
     vjp=[lambda ct, y, x, *, dtype: ct],
     linear=True,

@@ -158,6 +158,11 @@ def dim(*, size):
     return size
 
 
+@accept(Dim)
+def _(size):
+    return dim(size=size)
+
+
 # --------------------------------------------------------------------- what users write
 # Where nothing is traced or symbolic these are plain NumPy calls, whose results a trace
 # takes as buffers to write into.

@@ -13,7 +13,7 @@ import numpy as np
 from tracegrad.errors import TracegradError
 from tracegrad.ir.graph import FORWARD, Const, Node, Value
 from tracegrad.ir.location import Chain
-from tracegrad.ir.types import ArrayType, Shape, Size, is_scalar_literal
+from tracegrad.ir.types import ArrayType, Dim, Shape, Size, is_scalar_literal
 from tracegrad.ops.define import ACCEPT, HANDLERS, OPERATORS, Op
 
 
@@ -141,9 +141,9 @@ _WITH_REFLECTION = (
 for _name in _WITH_REFLECTION.split():
     setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
     setattr(Ref, f"__r{_name}__", _reflected(f"__{_name}__"))
-for _name in "lt le gt ge eq ne".split():
+for _name in ["lt", "le", "gt", "ge", "eq", "ne"]:
     setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
-for _name in "neg pos abs invert".split():
+for _name in ["neg", "pos", "abs", "invert"]:
     setattr(Ref, f"__{_name}__", _unary(f"__{_name}__"))
 
 HANDLERS[Ref] = record
@@ -221,10 +221,10 @@ def is_traced(x: Any) -> bool:
 
 
 def holds_traced(x: Any) -> bool:
-    """Whether `x` is traced, or a nested list or tuple with a traced value inside."""
+    """Whether `x` is traced or a symbolic size, or a list or tuple with one inside."""
     if isinstance(x, list | tuple):
         return any(map(holds_traced, x))
-    return is_traced(x)
+    return is_traced(x) or type(x) is Dim
 
 
 def as_operand(x: Any) -> Any:
@@ -235,6 +235,8 @@ def as_operand(x: Any) -> Any:
     """
     if is_traced(x) or isinstance(x, np.ndarray | np.generic) or is_scalar_literal(x):
         return x
+    if type(x) is Dim:
+        return ACCEPT[Dim](x)
     return ACCEPT[np.array](x) if holds_traced(x) else np.asarray(x)
 
 

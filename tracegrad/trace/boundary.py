@@ -7,6 +7,7 @@ arrays of the user again: views of an argument, the argument itself, or fresh me
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -50,12 +51,17 @@ def lower(x: Any, sources: Sources) -> Any:
     if kind is Size:
         return x.dim
     if kind is slice:
-        return slice(
-            lower(x.start, sources), lower(x.stop, sources), lower(x.step, sources)
-        )
+        return slice(_bound(x.start), _bound(x.stop), _bound(x.step))
     if kind is dict:
         return {key: lower(part, sources) for key, part in x.items()}
     return x
+
+
+def _bound(x: Any) -> Any:
+    """A bound of a slice: a size may be symbolic, a traced int must become static."""
+    if isinstance(x, Handle):
+        return operator.index(x)
+    return x.dim if type(x) is Size else x
 
 
 def lift(
@@ -158,33 +164,65 @@ def enter(
     *,
     name: str | None = None,
     fresh: bool = False,
+    named: bool = True,
 ) -> Any:
     """Run `function`, which computes with ops, for a call in the user's code.
 
+    Args:
+        session: the trace.
+        function: takes `args` and `kwargs` with `Ref`s in place of the user's arrays.
+        args: as the user wrote them.
+        kwargs: as the user wrote them.
+        name: of the operation, for errors.
+        fresh: see `lift`.
+        named: whether the result takes the name that the expression is assigned to.
+
     Raises:
         TracegradError: with the user's place filled in.
+        Restart: if a traced int was given where only a plain one can be.
     """
     sources: Sources = []
     given = [lower(x, sources) for x in args]
-    named = (
+    by_name = (
         {key: lower(x, sources) for key, x in kwargs.items()} if kwargs else _NO_KWARGS
     )
     session.locate()
-    with_place = session.builder.at
+    chain = session.builder.at
     try:
-        out = function(*given, **named)
+        out = function(*given, **by_name)
     except TracegradError as error:
-        place = with_place[-1] if with_place else None
-        raise error.locate(name, place) from None
+        raise error.locate(name, chain[-1] if chain else None) from None
     except (TypeError, ValueError) as error:
+        if type(error) is TypeError and any(_is_int(v) for v, _ in sources):
+            # A shape or an axis has to be a plain int.
+            plain = [_plain_ints(x) for x in args]
+            by_name = {key: _plain_ints(x) for key, x in (kwargs or {}).items()}
+            if plain != list(args) or by_name != (kwargs or {}):
+                return enter(
+                    session, function, tuple(plain), by_name, name=name, fresh=fresh
+                )
         # A wrong keyword, or what NumPy itself refuses.
-        place = with_place[-1] if with_place else None
-        raise ArgumentError(str(error), op=name, at=place) from error
+        at = chain[-1] if chain else None
+        raise ArgumentError(str(error), op=name, at=at) from error
     if not isinstance(out, Ref) and not sources:
         _note_content(session, args)
     result = lift(out, session, sources, args, fresh)
-    name_result(result, session)
+    if named:
+        name_result(result, session)
     return result
+
+
+def _is_int(value: Value) -> bool:
+    return value.type.kind == "i" and not value.type.shape
+
+
+def _plain_ints(x: Any) -> Any:
+    """An argument with traced ints as plain ones, which makes them static."""
+    if isinstance(x, Handle):
+        return operator.index(x) if _is_int(x.value) else x
+    if type(x) in (list, tuple):
+        return type(x)(map(_plain_ints, x))
+    return x
 
 
 def _note_content(session: Session, args: tuple) -> None:

@@ -204,7 +204,8 @@ class Captures:
                 for function in _functions_of(found):
                     self._enter(function, name)
                 if type(found) in SCALARS or isinstance(found, np.ndarray):
-                    self._read("attribute", cls, name, found)
+                    # Of the object, which may get an attribute of its own.
+                    self._read("attribute", obj, name, found)
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

@@ -55,6 +55,9 @@ _MATH = {
 def name_of(function: Any) -> str:
     """How a function is called in its library: `numpy.linalg.inv`."""
     name = getattr(function, "__name__", str(function))
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return f"{name_of(owner)}.{name}"
     if isinstance(function, np.ufunc):
         for module in ("numpy", "scipy.special"):
             if getattr(sys.modules.get(module), name, None) is function:
@@ -168,12 +171,16 @@ def _constants_as_refs(session: Session, args: tuple) -> tuple:
     So that `np.outer(C, D)` is part of the program, instead of a constant made of
     arrays that may change.
     """
-    if any(map(holds_handles, args)):
+    sources: list = []
+    lower(args, sources)
+    if sources:
         return args
+    # With a symbolic size (`np.full(n, 0.5)`) the call has no value, numbers or not.
+    kinds = (float, complex) if holds_handles(args) else ()
     return tuple(
         [
             Ref(session.constant(x), session.builder)
-            if type(x) is np.ndarray and x.dtype.kind in "fc"
+            if type(x) in kinds or (type(x) is np.ndarray and x.dtype.kind in "fc")
             else x
             for x in args
         ]

@@ -369,7 +369,7 @@ def _rows(array: Proxy, count: int) -> Iterator[Any]:
     """The rows, each named after the loop's variable."""
     for i in range(count):
         session = session_of(array)
-        row = enter(session, read, (array, i), name="for x in array")
+        row = enter(session, read, (array, i), name="for x in array", named=False)
         sites = session.locator.sites
         if sites and sites[-1].loop and row.value.hint is None:
             row.value.hint, row.value.user = sites[-1].loop, True

@@ -52,9 +52,16 @@ class Names:
             case ast.AugAssign(target=ast.Name(id=name)):
                 self.assigned[position(node)] = name
             case ast.For(target=ast.Name(id=name), iter=iterable):
-                self.loops[position(iterable)] = name
-            case ast.comprehension(target=ast.Name(id=name), iter=iterable):
-                self.loops[position(iterable)] = name
+                # Older interpreters give the step of a loop the place of all of it.
+                self.loops[position(iterable)] = self.loops[position(node)] = name
+            case (
+                ast.ListComp(generators=[loop])
+                | ast.SetComp(generators=[loop])
+                | ast.DictComp(generators=[loop])
+                | ast.GeneratorExp(generators=[loop])
+            ) if isinstance(loop.target, ast.Name):
+                place = position(loop.iter)
+                self.loops[place] = self.loops[position(node)] = loop.target.id
             case ast.Return(value=ast.expr() as value):
                 self._give_back(value)
             case ast.Lambda(body=value):

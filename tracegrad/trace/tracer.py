@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.errors import ConversionError
 from tracegrad.ir.graph import Const, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, map_leaves
@@ -173,7 +174,13 @@ def _trace_once(
         getattr(function, "__name__", type(function).__name__),
     )
     with swapping(spaces), _Running(session):
-        out = function(*given, **named)
+        try:
+            out = function(*given, **named)
+        except (TypeError, ValueError) as error:
+            # C code of NumPy puts an error of its own on top of ours.
+            if isinstance(error.__cause__, ConversionError):
+                raise error.__cause__ from None
+            raise
         result = build(out, lambda x: _result_leaf(x, session))
     for code, space in session.locator.seen.values():
         session.captures.add_code(code, space)
