@@ -168,6 +168,7 @@ def _(ct, y, x, indices, *, axis):
 
 @op(
     infer=lambda t, indices, update, *, axis: t,
+    noun="collected",
     linear=True,
     samples=[
         call(arg(2, 3), _ALONG, arg(2, 2), axis=1),
@@ -329,6 +330,11 @@ def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
 def searchsorted(a, v, *, side="left"):
     """Where the elements of `v` belong in the sorted vector `a`."""
     return xp.searchsorted(a, v, side=side)
+
+
+@searchsorted.body("jax")
+def _(a, v, *, side="left"):
+    return xp.searchsorted(a, v, side=side).astype("int64")
 
 
 @searchsorted.accept(np.searchsorted, methods=["searchsorted"])

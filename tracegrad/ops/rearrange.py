@@ -57,6 +57,13 @@ def repeat(x, *, repeats, axis):
     return x.repeat(repeats, axis=axis)
 
 
+@repeat.body("jax")
+def _(x, *, repeats, axis):
+    if isinstance(repeats, tuple):
+        return xp.repeat(x, xp.array(repeats), axis, total_repeat_length=sum(repeats))
+    return x.repeat(repeats, axis=axis)
+
+
 @repeat.vjp
 def _(ct, y, x, *, repeats, axis):
     shape = shape_of(x)

@@ -125,6 +125,7 @@ def _(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
 # --------------------------------------------------------- what the rules are made from
 @op(
     infer=lambda t, *, axis, fill_value, back: t,
+    noun="moved",
     samples=[
         arg("n").with_(axis=0, fill_value=1.0),
         arg(2, 3, 2).with_(axis=1, fill_value=0.0, back=True),
@@ -156,6 +157,7 @@ def _(ct, y, x, *, axis, fill_value, back):
 
 @op(
     infer=lambda a, b, *, axis, back: b,
+    noun="state",
     samples=[
         call(arg("n"), arg("n"), axis=0),
         call(arg(2, 3, 2), arg(2, 3, 2), axis=1, back=True),
@@ -192,6 +194,7 @@ def _(ct, s, a, b, *, axis, back):
 
 @op(
     infer=like_first,
+    noun="others",
     samples=[
         arg("n").with_(axis=0),
         arg(2, 3, 2).with_(axis=1),

@@ -9,11 +9,12 @@ import numpy as xp
 
 from tracegrad.errors import DTypeError, ShapeError
 from tracegrad.ir.index import ARRAY, Slice, fill
-from tracegrad.ir.types import ArrayType, Shape
+from tracegrad.ir.types import ArrayType
 from tracegrad.ops.create import positions, zeros_like
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import (
     FULL,
+    drop_axes,
     getitem,
     infer_subscript,
     names_once,
@@ -26,7 +27,7 @@ from tracegrad.ops.infer import (
     same_shape,
     shape_text,
 )
-from tracegrad.ops.record import as_array, as_operand, ndim_of, shape_of
+from tracegrad.ops.record import as_array, as_operand, ndim_of, shape_of, type_of
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import where
 
@@ -34,17 +35,6 @@ from tracegrad.ops.select import where
 def _infer_write(x: ArrayType, update: ArrayType, *arrays, index, counts, unique):
     target = infer_subscript(x, arrays, index, counts).shape
     given = update.shape
-    while len(given) > len(target) and given[0] == 1:
-        given = given[1:]
-    return _fits(x, update, given, target)
-
-
-def _infer_add(x: ArrayType, update: ArrayType, *arrays, index, counts, unique):
-    target = infer_subscript(x, arrays, index, counts).shape
-    return _fits(x, update, update.shape, target)
-
-
-def _fits(x: ArrayType, update: ArrayType, given: Shape, target: Shape) -> ArrayType:
     if len(given) > len(target) or not same_shape(
         broadcast_shapes(given, target), target
     ):
@@ -78,11 +68,8 @@ _WRITES = [
     call(arg(4), arg(4, dtype="float32"), index=(FULL,), unique=True).rough(),
 ]
 
-# Only an assignment drops leading axes of size 1.
-_LEADING = call(arg(4, 3), arg(1, 2, 3), index=(Slice(2, None),), unique=True)
 
-
-@op(infer=_infer_write, spelling="x[...] = value", samples=[*_WRITES, _LEADING])
+@op(infer=_infer_write, spelling="x[...] = value", samples=_WRITES)
 def setitem(x, update, *indices, index, unique, counts=()):
     """`x` with `update` written at `index`.
 
@@ -119,7 +106,7 @@ def _(ct, y, x, update, *indices, index, unique, counts):
     return (of_x, of_update, *[None] * len(indices))
 
 
-@op(infer=_infer_add, linear=True, spelling="x[...] += update", samples=_WRITES)
+@op(infer=_infer_write, linear=True, spelling="x[...] += update", samples=_WRITES)
 def scatter_add(x, update, *indices, index, unique, counts=()):
     """`x` with `update` added at `index`; elements named twice get both.
 
@@ -130,10 +117,17 @@ def scatter_add(x, update, *indices, index, unique, counts=()):
     return out
 
 
+def has_slices(index) -> bool:
+    """Whether a subscript can only be written between brackets."""
+    return any(isinstance(entry, Slice) for entry in index)
+
+
 @scatter_add.in_place
 def _(x, update, *indices, index, unique, counts=()):
     if unique:
         x[fill(index, indices)] += update
+    elif has_slices(index):
+        xp.add.at(x, xp.s_[fill(index, indices)], update)
     else:
         xp.add.at(x, fill(index, indices), update)
 
@@ -153,8 +147,14 @@ def _(ct, y, x, update, *indices, index, unique, counts):
 def write(x: Any, key: Any, value: Any) -> Any:
     """The value of `x` after `x[key] = value`."""
     arrays, attrs = subscript(x, key)
-    once = names_once(x, arrays)
-    return setitem(x, as_operand(value), *arrays, unique=once, **attrs)
+    value = as_operand(value)
+    place = infer_subscript(type_of(x), tuple(map(type_of, arrays)), **attrs)
+    # NumPy drops leading axes of size 1 that the place does not have.
+    extra = 0
+    while ndim_of(value) - extra > place.ndim and shape_of(value)[extra] == 1:
+        extra += 1
+    value = drop_axes(value, axis=tuple(range(extra)))
+    return setitem(x, value, *arrays, unique=names_once(x, arrays), **attrs)
 
 
 @accept(updates=[(np.add, "at")])
