@@ -8,7 +8,7 @@ import linecache
 import os
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,14 @@ class Source:
     """
 
     def __init__(
-        self, routines: Sequence[Routine], main: str, backend: Backend
+        self,
+        routines: Sequence[Routine],
+        main: str,
+        backend: Backend,
+        others: Callable[[], Sequence[Routine]] = tuple,
     ) -> None:
         self._routines = tuple(routines)
+        self._others = others
         self._backend = backend
         self.name = main
         shown = [r for r in routines if r.name == main]
@@ -107,7 +112,10 @@ class Source:
         """
         path = Path(path)
         writer = _Writer(
-            self._routines, self._backend, True, path.with_suffix(".npz").name
+            [*self._others(), *self._routines],
+            self._backend,
+            True,
+            path.with_suffix(".npz").name,
         )
         path.write_text(writer.text, encoding="utf-8")
         arrays = writer.stored()
@@ -273,6 +281,7 @@ def emit(
     main: str | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
+    others: Callable[[], Sequence[Routine]] = tuple,
 ) -> Source:
     """The source of one or more functions.
 
@@ -281,6 +290,7 @@ def emit(
         main: name of the one that `str(source)` shows (the last by default).
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        others: makes further functions for the saved module, which come first there.
 
     Raises:
         ArgumentError: for an unknown backend or level.
@@ -289,4 +299,4 @@ def emit(
         raise ArgumentError(
             f"optimize={optimize!r} is not known", fix="use 'readable' or 'fast'"
         )
-    return Source(routines, main or routines[-1].name, backend_named(backend))
+    return Source(routines, main or routines[-1].name, backend_named(backend), others)

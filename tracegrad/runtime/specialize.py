@@ -164,13 +164,10 @@ class Specialization:
     @functools.cached_property
     def run(self) -> Callable:
         """The emitted function, under `jax.jit` for JAX."""
-        backend, optimize = self.options.backend, self.options.optimize
+        backend = self.options.backend
         if backend == "jax":
             jax_backend.require_jax()
-        source = self.__dict__.get("source")
-        if source is None:
-            source = emit([self.routine], backend=backend, optimize=optimize)
-        function = source.load()[self.routine.name]
+        function = self.source.load()[self.routine.name]
         if backend != "jax":
             return function
         if self.options.mode == "vjp":
@@ -184,19 +181,24 @@ class Specialization:
 
     @functools.cached_property
     def source(self) -> Source:
-        """The source; it knows the other functions of the module that it saves."""
-        main = self.routine
-        routines = [main]
-        if self.options.mode != "function":
-            for mode in ("value_and_grad", "vjp", "function"):
-                if mode != self.options.mode:
-                    routines[:0] = self._other(mode)
+        """The source; it can make the other functions of the module that it saves."""
         return emit(
-            routines,
-            main=main.name,
+            [self.routine],
             backend=self.options.backend,
             optimize=self.options.optimize,
+            others=self._others,
         )
+
+    def _others(self) -> list[Routine]:
+        """The function itself and its other derivatives."""
+        if self.options.mode == "function":
+            return []
+        return [
+            routine
+            for mode in ("function", "vjp", "value_and_grad")
+            if mode != self.options.mode
+            for routine in self._other(mode)
+        ]
 
     def _other(self, mode: str) -> list[Routine]:
         """Another derivation, if there is one: a vjp may be of no scalar."""
