@@ -177,7 +177,7 @@ def _last_reads(graph: Graph) -> dict[Value, int]:
                 last[v] = max(last.get(v, i), i)
         if is_view(node):
             base = node.inputs[0]
-            last[base] = max(last[base], *[last.get(v, i) for v in node.outputs])
+            last[base] = max(last.get(base, i), *[last.get(v, i) for v in node.outputs])
     return last
 
 
@@ -198,7 +198,7 @@ def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
         owned = made is not None and not is_view(graph.nodes[made])
         if owned and split and graph.nodes[made].phase != node.phase:
             owned = False
-        replaceable = owned and last[base] <= i
+        replaceable = owned and last.get(base, i) <= i
         if node.op.inplace is not None:
             make_root(node.out)
             plan.in_place.add(i)

@@ -244,8 +244,8 @@ def _evaluate(node: ast.expr, function: Callable, attrs: dict[str, Any]) -> tupl
     """(True, value) of an expression that reads attributes only, else (False, None)."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     space = {**function.__globals__, **attrs}
-    if not names & attrs.keys() or "fill" in names:
-        return False, None
+    if not names & attrs.keys() or names & {"fill", "xp"}:
+        return False, None  # a call of the library is what is printed
     if not all(n in space or hasattr(builtins, n) for n in names):
         return False, None
     code = compile(ast.Expression(node), "<attributes>", "eval")

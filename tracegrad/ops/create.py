@@ -30,12 +30,16 @@ def _new(*, shape, dtype):
 @op(infer=_new, vjp=[], samples=[Sample((), {"shape": (2, 3)})])
 def zeros(*, shape, dtype="float64"):
     """Zeros."""
+    if len(shape) == 1:
+        return xp.zeros(shape[0], dtype=dtype)
     return xp.zeros(shape, dtype=dtype)
 
 
 @op(infer=_new, vjp=[], samples=[Sample((), {"shape": (2,), "dtype": "int64"})])
 def ones(*, shape, dtype="float64"):
     """Ones."""
+    if len(shape) == 1:
+        return xp.ones(shape[0], dtype=dtype)
     return xp.ones(shape, dtype=dtype)
 
 
@@ -57,6 +61,8 @@ def _infer_full(t: ArrayType, *, shape, dtype):
 )
 def full(x, *, shape, dtype=None):
     """An array filled with `x`, which broadcasts to `shape`."""
+    if len(shape) == 1:
+        return xp.full(shape[0], x, dtype=dtype)
     return xp.full(shape, x, dtype=dtype)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tracegrad.ir.graph import Graph
 from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import remove_dead_code
+from tracegrad.passes.weaken import weaken
 
 # Each sweep lets what one rule made be seen by the next; a few are always enough, and
 # the bound keeps two rules that undo each other from running for ever.
@@ -23,13 +26,21 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     check = verify if enabled() else _accept
     fast = optimize == "fast"
     graph = check(merge_common(remove_dead_code(check(graph)), fast))
-    for rules in (rewrite.RULES, rewrite.FINISHING):
-        for _ in range(_MAX_SWEEPS):
-            rewriter = rewrite.Rewriter(graph, rules)
-            graph = check(remove_dead_code(rewriter.run()))
-            if not rewriter.changed:
-                break
+    graph = _rewrite(graph, rewrite.RULES, check)
+    # Broadcasts of the seed are gone now, and as a plain number it meets others.
+    graph = _rewrite(check(weaken(graph)), rewrite.RULES, check)
+    graph = _rewrite(graph, rewrite.FINISHING, check)
     return check(remove_dead_code(merge_common(graph, fast)))
+
+
+def _rewrite(graph: Graph, rules: dict, check: Callable[[Graph], Graph]) -> Graph:
+    """Sweep until no rule applies."""
+    for _ in range(_MAX_SWEEPS):
+        rewriter = rewrite.Rewriter(graph, rules)
+        graph = check(remove_dead_code(rewriter.run()))
+        if not rewriter.changed:
+            break
+    return graph
 
 
 def _accept(graph: Graph) -> Graph:

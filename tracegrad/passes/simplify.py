@@ -18,12 +18,14 @@ from tracegrad.ops import elementwise as arithmetic
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import full, full_like, size, zeros, zeros_like
 from tracegrad.ops.define import OPS, Op
+from tracegrad.ops.elementary import exp
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import broadcast_shapes
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
 from tracegrad.ops.reduce import sum
 from tracegrad.ops.scatter import scatter_add, setitem
+from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, ravel, reshape, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
 
@@ -334,6 +336,51 @@ def _smaller(a: Value, b: Value) -> bool:
     if not builtins.all(type(s) is int for s in sizes):
         return a.type.ndim < b.type.ndim
     return np.prod(a.type.shape) < np.prod(b.type.shape)
+
+
+# ------------------------------------------------------- values that must not be nan
+@rewrites(multiply, divide)
+def select_outward(r: Rewriter, node: Node) -> Any:
+    """`where(m, a, 0) * b` is `where(m, a * b, 0)`: zero even where `b` is nan.
+
+    So what the user's own `where` leaves out has no cotangent, whatever its slope.
+    """
+    for i, v in enumerate(node.inputs):
+        made = r.source(v, where)
+        if made is None or not is_number(made.inputs[2], 0.0):
+            continue
+        if node.op is divide and i == 1:
+            continue
+        mask, kept, _ = made.inputs
+        args = [r.ref(kept if j == i else u) for j, u in enumerate(node.inputs)]
+        return where(r.ref(mask), node.op(*args), 0.0)
+    return None
+
+
+@rewrites(multiply)
+def logistic_slope(r: Rewriter, node: Node) -> Any:
+    """The slope of `c / (1.0 + e)` through `e = exp(u)`, without inf times 0.
+
+    The chain rule gives `ct / y * z * e` with `y = 1.0 + e` and `z = c / y`; `e / y` is
+    `1.0 - 1.0 / y`, which stays right where `e` overflows.
+    """
+    left, e = node.inputs
+    product = r.source(left, multiply)
+    if product is None or getattr(r.made_by.get(e), "op", None) is not exp:
+        return None
+    quotient = r.source(product.inputs[0], divide)
+    if quotient is None:
+        return None
+    (ct, y), z = quotient.inputs, product.inputs[1]
+    total, ratio = r.made_by.get(y), r.made_by.get(z)
+    if total is None or total.op is not add or e not in total.inputs:
+        return None
+    if ratio is None or ratio.op is not divide or ratio.inputs[1] is not y:
+        return None
+    if not any(is_number(v, 1.0) for v in total.inputs):
+        return None
+    rest = r.ref(z) if is_number(ratio.inputs[0], 1.0) else 1.0 / r.ref(y)
+    return r.ref(ct) * (r.ref(z) * (1.0 - rest))
 
 
 # ------------------------------------------------------------------------------- views
