@@ -308,16 +308,21 @@ def walk_values(tree: Tree) -> Iterator[Value]:
 
 def import_statements(context: Context, extra: Sequence[str]) -> list[ast.stmt]:
     """The imports of a module, sorted as `ruff` sorts them."""
+    jax = context.backend.name == "jax"
+    sources = {
+        alias: library.jax if jax and library.jax else library.module
+        for alias, library in context.libraries.items()
+    }
+    plain = [s for alias, s in sources.items() if s == alias]
     made: list[ast.stmt] = []
-    for module in sorted(extra):
+    for module in sorted({*extra, *plain}):
         made.append(ast.Import([ast.alias(module)]))
     module, alias = context.backend.imports
     made.append(ast.Import([ast.alias(module, alias)]))
-    for alias, library in sorted(context.libraries.items()):
-        source = library.module
-        if context.backend.name == "jax" and library.jax:
-            source = library.jax
+    for alias, source in sorted(sources.items()):
         parent, _, child = source.rpartition(".")
+        if not parent:
+            continue
         made.append(
             ast.ImportFrom(
                 parent, [ast.alias(child, alias if alias != child else None)], 0

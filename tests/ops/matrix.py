@@ -119,7 +119,8 @@ def irregular(types: list[ArrayType], sizes: dict[str, int], seed: int) -> list:
         x = rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
         if t.kind == "c":
             x = x + 1j * rng.uniform(-1.0, 1.0, shape)
-        made.append(np.asarray(x).astype(t.dtype))
+        x = np.asarray(x).astype(t.dtype)
+        made.append(x.item() if t.weak else x)
     return made
 
 
@@ -140,8 +141,8 @@ def slope(f, points: list, directions: list, rough: bool) -> float:
     step = 2e-2 if rough else 4e-4
 
     def at(h: float) -> float:
-        moved = [x + h * t for x, t in zip(points, directions)]
-        return f([m.astype(x.dtype) for m, x in zip(moved, points)])
+        moved = [np.asarray(x + h * t) for x, t in zip(points, directions)]
+        return f([m.astype(np.asarray(x).dtype) for m, x in zip(moved, points)])
 
     return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)
 
@@ -166,3 +167,18 @@ def outputs_of(program: Program) -> list[Value]:
 def quiet(sample: Sample):
     """Samples at awkward points may warn, as NumPy does; others may not."""
     return np.errstate() if sample.smooth else np.errstate(all="ignore")
+
+
+def gradients(function, *arrays, weights=None) -> list[np.ndarray | None]:
+    """Gradients of `sum(weights * function(*arrays))`; None where it is zero."""
+    builder = Builder()
+    params = [Value(ArrayType(np.shape(x), np.asarray(x).dtype)) for x in arrays]
+    out = function(*map(builder.wrap, params))
+    nodes = list(builder.nodes)
+    ct = Value(out.type)
+    found = pull_back(builder, nodes, [out.value], [builder.wrap(ct)], params)
+    results = [g.value for g in found if g is not None]
+    graph = Graph("g", [*params, ct], builder.nodes, results)
+    ones = np.ones(out.shape, out.dtype) if weights is None else np.asarray(weights)
+    values = iter(evaluate(graph, [*arrays, ones]))
+    return [None if g is None else np.asarray(next(values)) for g in found]

@@ -79,7 +79,7 @@ def check_emitted(op, sample, symbolic, backend, optimize, array=np.array) -> No
         have = np.asarray(have)
         assert have.shape == np.shape(want)
         want_dtype = np.asarray(want).dtype
-        if backend == "numpy" or any(x.dtype.kind in "fc" for x in arrays):
+        if backend == "numpy" or any(np.asarray(x).dtype.kind in "fc" for x in arrays):
             assert have.dtype == want_dtype
         else:  # JAX takes small integers to single precision
             assert have.dtype.kind == want_dtype.kind

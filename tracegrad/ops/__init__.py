@@ -19,6 +19,7 @@ from tracegrad.ops import (  # noqa: F401
     ranges,
     rearrange,
     reduce,
+    scalar,
     scan,
     scatter,
     select,

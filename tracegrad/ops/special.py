@@ -138,8 +138,8 @@ _ROWS_AT_INFINITY = data(((-np.inf, -np.inf), (-np.inf, 1.0), (2.0, np.inf)))
 )
 def logsumexp(x, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over `axis`, without overflow."""
-    peak = x.max(axis=axis, keepdims=True)
-    peak = xp.where(xp.isfinite(peak), peak, 0.0)
+    largest = xp.finfo(x.dtype).max
+    peak = x.max(axis=axis, keepdims=True).clip(-largest, largest)
     total = xp.exp(x - peak).sum(axis=axis, keepdims=keepdims)
     with xp.errstate(divide="ignore"):
         return xp.log(total) + (peak if keepdims else peak.squeeze(axis))
