@@ -6,6 +6,7 @@ belongs to what is compiled, and a call with another value is compiled anew.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,16 @@ class Raw:
     kind: str
     where: str
     hint: str | None
+
+    @property
+    def countable(self) -> bool:
+        """Whether it may count or choose: an integer or boolean scalar.
+
+        It is static until its second value, so that `range(n)` and `x[n]` just work.
+        """
+        if self.kind == "scalar":
+            return self.data.dtype.kind in "iub"
+        return self.kind == "int"
 
     @property
     def key(self) -> Any:
@@ -127,7 +138,6 @@ class Binder:
         function: the user's function.
         name: its name, an identifier.
         signature: its signature; `(*args, **kwargs)` where there is none to be had.
-        at: where it starts, or None.
         foreign: whether arrays of JAX are leaves.
     """
 
@@ -135,9 +145,17 @@ class Binder:
         self.function = function
         self.name = _name_of(function)
         self.signature = signature_of(function)
-        self.at: Location | None = location_of(function)
         self.foreign = foreign
-        self._annotations = annotations_of(function)
+
+    @functools.cached_property
+    def at(self) -> Location | None:
+        """Where the function starts; found when it is first asked for, as its file
+        must be parsed for that."""
+        return location_of(self.function)
+
+    @functools.cached_property
+    def _annotations(self) -> dict[str, str]:
+        return annotations_of(self.function)
 
     def bind(self, args: tuple, kwargs: dict) -> Call:
         """The parameters of a call, leaves told from static values.

@@ -1,11 +1,12 @@
 """What a compiled function remembers of its calls, and when a size becomes symbolic.
 
-Calls with the same structure, dtypes and static values form a `Family`.  The second
-distinct size of an axis makes that axis symbolic, so a size that changes on every call
-is compiled twice, not again and again.  Axes that had equal sizes in every call so far
-share a name; the first call in which they differ splits it.  A Python int is static
-until its second value, and from then on traced as a number.  Where a trace needs the
-number itself (`range(n)`), the axis or the int is static for good.
+Calls with the same structure, dtypes and static values form a `Family`.  Sizes are
+symbolic from the first call on, so that one program serves them all and the source
+reads `n` where the user wrote `len(x)`; but 0 and 1 never are, for they broadcast.
+Axes that had equal sizes in every call so far share a name; the first call in which
+they differ splits it.  A Python int is static until its second value, and from then on
+traced as a number.  Where a trace needs the number itself (`range(n)`), the axis or the
+int is static for good.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Plan:
     """How to trace a call: a shape for each leaf, and which ints stay numbers.
 
     Attributes:
-        shapes: by the position of the leaf; axes that vary have a symbolic size.
-        static: positions of Python ints that are part of the program.
+        shapes: by the position of the leaf.
+        static: positions of scalars that are part of the program.
     """
 
     shapes: list[tuple[Size, ...]]
@@ -47,15 +48,13 @@ class Family:
 
     Attributes:
         fixed_axes: axes whose number a trace needs.
-        fixed_ints: positions of ints whose value a trace needs.
+        fixed_scalars: positions of scalars whose value a trace needs.
         specializations: the programs made so far, the newest first.
     """
 
     fixed_axes: set[Axis] = field(default_factory=set)
-    fixed_ints: set[int] = field(default_factory=set)
+    fixed_scalars: set[int] = field(default_factory=set)
     specializations: list[Any] = field(default_factory=list)
-    _first_size: dict[Axis, int] = field(default_factory=dict)
-    _varied: set[Axis] = field(default_factory=set)
     _group: dict[Axis, int] = field(default_factory=dict)
     _first_int: dict[int, int] = field(default_factory=dict)
     _varied_ints: set[int] = field(default_factory=set)
@@ -67,12 +66,17 @@ class Family:
             # Equal in all calls so far: in the same group before, and equal now.
             key = self._group.get(axis, 0), size
             self._group[axis] = groups.setdefault(key, len(groups))
-            if size >= 2 and self._first_size.setdefault(axis, size) != size:
-                self._varied.add(axis)
         for i, raw in enumerate(call.raws):
-            if raw.kind == "int":
+            if raw.countable:
                 if self._first_int.setdefault(i, raw.data) != raw.data:
                     self._varied_ints.add(i)
+
+    def fix_all(self, call: Call) -> bool:
+        """Make all axes of a call static; whether there was one that was not."""
+        axes = {axis for axis, size in axes_of(call.raws) if size >= 2}
+        changed = not axes <= self.fixed_axes
+        self.fixed_axes |= axes
+        return changed
 
     def plan(self, call: Call, taken: set[str]) -> Plan:
         """The types to trace the call with, after it was observed.
@@ -86,7 +90,7 @@ class Family:
         shapes: list[list[Size]] = [[] for _ in call.raws]
         for (i, axis), size in axes_of(call.raws):
             # 0 and 1 are never symbolic: they broadcast and vanish.
-            if size < 2 or (i, axis) not in self._varied - self.fixed_axes:
+            if size < 2 or (i, axis) in self.fixed_axes:
                 shapes[i].append(size)
                 continue
             group = self._group[i, axis]
@@ -96,7 +100,7 @@ class Family:
         static = {
             i
             for i, raw in enumerate(call.raws)
-            if raw.kind == "int" and i not in self._varied_ints - self.fixed_ints
+            if i in self.fixed_scalars or (raw.countable and i not in self._varied_ints)
         }
         return Plan([tuple(s) for s in shapes], static)
 

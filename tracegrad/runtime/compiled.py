@@ -120,7 +120,12 @@ class Compiled:
     def _make(self, call: Call) -> Specialization:
         family = self._families.setdefault(call.key, Family())
         family.observe(call)
-        made = specialize(self._function, self._binder, self._options, call, family)
+        try:
+            made = specialize(self._function, self._binder, self._options, call, family)
+        finally:
+            if not family.specializations:
+                del self._families[call.key]  # with the static values in its key
+        self._families[call.key] = family
         family.specializations.insert(0, made)
         self._all.append(made)
         if len(self._all) > self.max_specializations:
@@ -153,7 +158,7 @@ class Compiled:
         shapes = tuple(
             raw.data.shape if raw.kind == "array" else () for raw in call.raws
         )
-        ints = tuple(raw.data for raw in call.raws if raw.kind == "int")
+        ints = tuple(raw.data for raw in call.raws if raw.countable)
         key = call.key, shapes, ints
         with self._lock:
             found = self._typed.get(key)
@@ -220,9 +225,14 @@ class Compiled:
         return routine_name(self._binder.name, self._options.mode)
 
     def vjp(self, /, *primals: Any, has_aux: bool = False) -> tuple:
-        """`(out, pullback)` of the function, see `tg.vjp`."""
+        """`(out, pullback)` of this function, see `tg.vjp`."""
+        plain = self._options.mode == "function"
         return vjp(
-            self._function, *primals, has_aux=has_aux, backend=self._options.backend
+            self._function if plain else self,
+            *primals,
+            has_aux=has_aux,
+            backend=self._options.backend,
+            optimize=self._options.optimize,
         )
 
     def __repr__(self) -> str:
@@ -237,6 +247,7 @@ class BoundMethod:
         self.__wrapped__ = types.MethodType(compiled._function, instance)
         self.__self__ = instance
         self._compiled = compiled
+        self._routine_name = compiled._routine_name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the method."""

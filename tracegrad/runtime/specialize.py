@@ -12,12 +12,18 @@ import numpy as np
 
 from tracegrad.codegen.backends import backend_named
 from tracegrad.codegen.source import Source, emit
-from tracegrad.errors import ArgumentError, ShapeError, TracegradError
+from tracegrad.errors import (
+    ArgumentError,
+    ControlFlowError,
+    ConversionError,
+    ShapeError,
+    TracegradError,
+)
 from tracegrad.ir.dims import Dim, Size, evaluate, named
 from tracegrad.ir.dims import names as names_in
 from tracegrad.ir.graph import Value
 from tracegrad.ir.routine import Parameter, Routine
-from tracegrad.ir.tree import Branch, Leaf, Static, Tree, map_leaves
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import type_of
@@ -30,14 +36,14 @@ from tracegrad.runtime.binding import (
     resolve,
     walk,
 )
-from tracegrad.runtime.cache import Family, Plan
+from tracegrad.runtime.cache import Axis, Family, Plan
 from tracegrad.runtime.derive import Program, derive, routine_name
 from tracegrad.runtime.entry import make_guard
 from tracegrad.trace.session import Restart, SizeFact
 from tracegrad.trace.tracer import Traced, trace
 
 # Static values that the docstring of the emitted module names.
-_PLAIN = (str, bytes, bool, int)
+_PLAIN = (str, bytes, bool, int, float)
 
 
 @dataclass(frozen=True)
@@ -257,24 +263,71 @@ def specialize(
     if options.mode != "function":
         wrt, one = resolve(call.parameters, options.argnums, options.argnames, binder)
         check_differentiable(call, wrt, binder, options.op)
+    if family is None:
+        plan = _plan_of_types(call)
+        return _attempt(function, binder, options, call, plan, wrt, one)
     taken = set(binder.signature.parameters)
+    proved: set[Axis] | None = None  # what is fixed, before all axes were for a try
     while True:
-        plan = family.plan(call, taken) if family else _plan_of_types(call)
-        parameters, examples, places = _parameters(call, plan)
-        trees = [p.tree for p in parameters]
-        args, kwargs = [], {}
-        for bound, tree in zip(call.parameters, trees, strict=True):
-            if bound.keyword is None:
-                args.append(tree)
-            else:
-                kwargs[bound.keyword] = tree
-        values = None if call.has_specs else examples
+        plan = family.plan(call, taken)
         try:
-            traced = trace(function, args, kwargs, values=values)
-        except Restart as restart:
-            _fix(restart, family, places)
-            continue
-        break
+            return _attempt(function, binder, options, call, plan, wrt, one)
+        except _Again as again:
+            _fix(again, family)
+        except Exception as error:
+            if isinstance(error, ControlFlowError | ConversionError):
+                soft = _soft_scalars(call, wrt) - plan.static
+                if soft:
+                    family.fixed_scalars |= soft
+                    continue
+            if proved is not None:
+                family.fixed_axes = proved
+                raise
+            # Perhaps a rule needs a number.  If not, the error names numbers now.
+            before = set(family.fixed_axes)
+            if not family.fix_all(call):
+                raise
+            proved = before
+
+
+class _Again(Exception):
+    """The trace needs scalars and axes as numbers, given by their positions."""
+
+    def __init__(self, scalars: set[int], axes: set[Axis]) -> None:
+        super().__init__()
+        self.scalars, self.axes = scalars, axes
+
+
+def _attempt(
+    function: Callable,
+    binder: Binder,
+    options: Options,
+    call: Call,
+    plan: Plan,
+    wrt: list[int],
+    one: bool,
+) -> Specialization:
+    """Trace and derive by a plan.
+
+    Raises:
+        _Again: some of what the plan leaves open must be a number.
+    """
+    parameters, examples, places = _parameters(call, plan)
+    args, kwargs = [], {}
+    for bound, parameter in zip(call.parameters, parameters, strict=True):
+        if bound.keyword is None:
+            args.append(parameter.tree)
+        else:
+            kwargs[bound.keyword] = parameter.tree
+    values = None if call.has_specs else examples
+    sizes = _sizes(places, binder)
+    try:
+        traced = trace(function, args, kwargs, values=values)
+    except Restart as restart:
+        raise _Again(
+            {places[v] for v in restart.static_leaves},
+            {(places[v], axis) for v, axis in restart.static_axes},
+        ) from None
     program = Program(
         name=binder.name,
         at=binder.at,
@@ -283,11 +336,46 @@ def specialize(
         params=list(places),
         nodes=list(traced.builder.nodes),
         result=traced.result,
-        sizes=_sizes(places, binder),
+        sizes=sizes,
         deciding=_deciding(_numbers(values), traced.facts),
         notes=_notes(parameters),
     )
     return Specialization(options, program, wrt, one, call, binder, examples, traced)
+
+
+def _soft_scalars(call: Call, wrt: list[int]) -> set[int]:
+    """Scalars that may become static where a trace needs their value.
+
+    Those are defaults that the call left out, and NumPy's integers and booleans.
+    """
+    differentiated = {
+        id(leaf.value) for i in wrt for leaf in leaves(call.parameters[i].tree)
+    }
+    defaults = {
+        id(leaf.value)
+        for p in call.parameters
+        if not p.given
+        for leaf in leaves(p.tree)
+        if leaf.value.kind != "array"
+    }
+    return {
+        i
+        for i, raw in enumerate(call.raws)
+        if id(raw) not in differentiated
+        and (id(raw) in defaults or (raw.kind == "scalar" and raw.countable))
+    }
+
+
+def _fix(again: _Again, family: Family) -> None:
+    """Note what must be static for good.
+
+    Raises:
+        RuntimeError: the trace asks for what it has: it would ask for ever.
+    """
+    if again.axes <= family.fixed_axes and again.scalars <= family.fixed_scalars:
+        raise RuntimeError("a trace asked again for what is static already")
+    family.fixed_axes |= again.axes
+    family.fixed_scalars |= again.scalars
 
 
 def _numbers(values: dict[Value, Any] | None) -> dict[str, int] | None:
@@ -327,20 +415,6 @@ def _deciding(env: dict[str, int] | None, facts: list[SizeFact]) -> Callable:
     return deciding
 
 
-def _fix(restart: Restart, family: Family | None, places: dict[Value, int]) -> None:
-    """Note what must be static for good.
-
-    Raises:
-        RuntimeError: the trace asks for what it has: it would ask for ever.
-    """
-    axes = {(places[v], axis) for v, axis in restart.static_axes}
-    ints = {places[v] for v in restart.static_leaves}
-    if family is None or (axes <= family.fixed_axes and ints <= family.fixed_ints):
-        raise RuntimeError("a trace asked again for what is static already")
-    family.fixed_axes |= axes
-    family.fixed_ints |= ints
-
-
 def _plan_of_types(call: Call) -> Plan:
     shapes = [
         raw.data.type.shape
@@ -348,7 +422,7 @@ def _plan_of_types(call: Call) -> Plan:
         else tuple(getattr(raw.data, "shape", ()))
         for raw in call.raws
     ]
-    ints = {i for i, raw in enumerate(call.raws) if raw.kind == "int"}
+    ints = {i for i, raw in enumerate(call.raws) if raw.countable}
     return Plan(shapes, ints)
 
 
@@ -424,6 +498,3 @@ def _notes(parameters: list[Parameter]) -> tuple[str, ...]:
         if isinstance(part, Static) and type(part.value) in _PLAIN
     ]
     return (f"Made for {', '.join(made_for)}.",) if made_for else ()
-
-
-__all__ = ["Options", "Specialization", "map_leaves", "specialize"]
