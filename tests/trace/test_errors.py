@@ -325,6 +325,18 @@ def test_user_handlers_do_not_catch_a_restart(traced) -> None:
     assert type(caught.value).__name__ == "Restart"
 
 
+@pytest.mark.parametrize("other", [np.eye(3).view(np.matrix), np.ma.array(C)])
+def test_array_subclasses(traced, other) -> None:
+    """Their operators differ: `*` of a matrix is `@`."""
+
+    def f(x):
+        return x * other
+
+    lines = said(traced, errors.UnsupportedError, f)
+    assert "its operators may differ from those of an array" in lines[0]
+    assert lines[2] == place(f)
+
+
 def test_wrong_operand(traced) -> None:
     with pytest.raises(TypeError):
         traced(lambda x: x + "text", X)

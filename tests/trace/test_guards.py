@@ -216,3 +216,39 @@ def test_self_referring_containers(traced) -> None:
     loop: list = [1.0]
     loop.append(loop)
     assert holds(traced(lambda x: x * loop[0], X))
+
+
+def test_views_of_captured_arrays_are_no_copies(traced) -> None:
+    """`data[1:]` shares the memory, so the program sees changes."""
+    data = np.arange(4.0)
+    run = traced(lambda x: x * data[1:], X)
+    assert all(g.kind == "captures" for g in run.traced.guards)
+    data[1] = 7.0
+    np.testing.assert_allclose(run.value(), X * data[1:])
+
+
+def test_names_that_no_code_spells(traced) -> None:
+    """An attribute whose name is computed."""
+    model = Model([])
+    model.w_0 = X
+
+    def f(x):
+        return x * getattr(model, "w_" + str(0))
+
+    run = traced(f, X)
+    assert holds(run)
+    assert all(g.kind == "captures" for g in run.traced.guards)
+    model.w_0 = X.copy()
+    assert not holds(run)
+
+
+def test_special_numbers(traced) -> None:
+    """NaN is NaN; 0.0 is not -0.0."""
+    table = {"a": float("nan"), "b": 0.0}
+    run = traced(lambda x: x * table["a"] + table["b"], X)
+    table["a"] = float("nan")
+    assert holds(run)
+    table["a"] = 1.0
+    assert not holds(run)
+    table.update(a=float("nan"), b=-0.0)
+    assert not holds(run)

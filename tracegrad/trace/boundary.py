@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.errors import ArgumentError, TracegradError
+from tracegrad.errors import ArgumentError, TracegradError, UnsupportedError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.types import Dim
 from tracegrad.ops.index import getitem
@@ -54,7 +54,24 @@ def lower(x: Any, sources: Sources) -> Any:
         return slice(_bound(x.start), _bound(x.stop), _bound(x.step))
     if kind is dict:
         return {key: lower(part, sources) for key, part in x.items()}
+    if kind is not np.ndarray and isinstance(x, np.ndarray):
+        return _plain_array(x)
     return x
+
+
+def _plain_array(x: np.ndarray) -> np.ndarray:
+    """A subclass that computes as plain arrays do, as a plain array.
+
+    Raises:
+        UnsupportedError: if its operators mean something else, as for `np.matrix`.
+    """
+    if isinstance(x, np.memmap):
+        return np.asarray(x)
+    raise UnsupportedError(
+        f"a {type(x).__module__}.{type(x).__qualname__} cannot be used with traced "
+        "arrays: its operators may differ from those of an array",
+        fix="convert it with np.asarray, and a masked one with .filled(...)",
+    )
 
 
 def _bound(x: Any) -> Any:
@@ -182,13 +199,13 @@ def enter(
         Restart: if a traced int was given where only a plain one can be.
     """
     sources: Sources = []
-    given = [lower(x, sources) for x in args]
-    by_name = (
-        {key: lower(x, sources) for key, x in kwargs.items()} if kwargs else _NO_KWARGS
-    )
     session.locate()
     chain = session.builder.at
     try:
+        given = [lower(x, sources) for x in args]
+        by_name = _NO_KWARGS
+        if kwargs:
+            by_name = {key: lower(x, sources) for key, x in kwargs.items()}
         out = function(*given, **by_name)
     except TracegradError as error:
         raise error.locate(name, chain[-1] if chain else None) from None
@@ -229,7 +246,7 @@ def _note_content(session: Session, args: tuple) -> None:
     """A result that is no value of the graph was computed from these arrays."""
     for x in args:
         if type(x) is np.ndarray:
-            session.asked[id(x)] = x
+            session.note_content(x)
 
 
 _NO_KWARGS: dict[str, Any] = {}

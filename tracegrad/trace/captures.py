@@ -98,6 +98,21 @@ class Captures:
         """Whether a code object was scanned."""
         return id(code) in self._codes
 
+    def find_array(self, x: np.ndarray) -> tuple[str, np.ndarray] | None:
+        """The name of an array in reach; also one under a name that no code spells.
+
+        (`getattr(self, "w" + str(i))`)
+        """
+        found = self.arrays.get(id(x))
+        if found is not None:
+            return found
+        for obj in list(self._objects.values()):
+            for name, value in _instance_dict(obj).items():
+                if value is x and type(obj) is not ModuleType:
+                    self._read("attribute", obj, name, value)
+                    return self.arrays.get(id(x))
+        return None
+
     def _settle(self) -> None:
         # Code found late may name attributes of objects found early.
         while True:
@@ -188,24 +203,29 @@ class Captures:
         if type(obj) in (list, tuple, dict):
             return
         if type(obj) is ModuleType:
-            for name in self.names & obj.__dict__.keys():
+            for name in sorted(self.names & obj.__dict__.keys()):
                 value = original_of(obj.__dict__[name])
                 self._read("global", obj.__dict__, name, value)
             return
         if type(obj).__module__.partition(".")[0] == "tracegrad":
             return
-        for name in self.names & _instance_dict(obj).keys():
+        for name in sorted(self.names & _instance_dict(obj).keys()):
             self._read("attribute", obj, name, _instance_dict(obj)[name])
+        defined: set[str] = set()
         for cls in obj.__mro__ if isinstance(obj, type) else type(obj).__mro__:
             if cls.__module__ in ("builtins", "abc", "typing"):
                 continue
-            for name in (self.names | {"__call__"}) & vars(cls).keys():
-                found = vars(cls)[name]
-                for function in _functions_of(found):
-                    self._enter(function, name)
-                if type(found) in SCALARS or isinstance(found, np.ndarray):
-                    # Of the object, which may get an attribute of its own.
-                    self._read("attribute", obj, name, found)
+            found_here = (self.names | {"__call__"}) & vars(cls).keys()
+            for name in sorted(found_here - defined):
+                self._class_attribute(obj, name, vars(cls)[name])
+            defined |= found_here
+
+    def _class_attribute(self, obj: Any, name: str, found: Any) -> None:
+        for function in _functions_of(found):
+            self._enter(function, name)
+        if type(found) in SCALARS or isinstance(found, np.ndarray):
+            # Read from the object, which may get an attribute of its own.
+            self._read("attribute", obj, name, found)
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

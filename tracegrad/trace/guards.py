@@ -44,7 +44,11 @@ def same(a: Any, b: Any) -> bool:
     """Whether two values are one for a trace: scalars by type and value."""
     if a is b:
         return True
-    return type(a) is type(b) and type(a) in SCALARS and (a == b or a != a != b)
+    if type(a) is not type(b) or type(a) not in SCALARS:
+        return False
+    if a == b:
+        return a != 0 or repr(a) == repr(b)  # 0.0 is not -0.0
+    return a != a and b != b
 
 
 _DEPTH = 3  # containers inside of containers; deeper ones count by identity
@@ -132,8 +136,9 @@ def captures_guard(reads: Iterable[Read]) -> Guard | None:
 
 def digest(x: np.ndarray) -> bytes:
     """The content of an array, or a hash of it."""
-    data = x.tobytes()
-    return data if len(data) <= _SMALL else hashlib.blake2b(data).digest()
+    if x.nbytes <= _SMALL or x.dtype.hasobject:
+        return x.tobytes()
+    return hashlib.blake2b(np.ascontiguousarray(x).view(np.uint8).data).digest()
 
 
 def content_guard(name: str, x: np.ndarray) -> Guard:

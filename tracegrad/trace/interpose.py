@@ -254,10 +254,12 @@ class swapping:
 
     Args:
         spaces: the modules' globals.
+        sizes: whether `len` is swapped too, because sizes may be symbolic.
     """
 
-    def __init__(self, spaces: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, spaces: Iterable[dict[str, Any]], sizes: bool) -> None:
         self.spaces = list(spaces)
+        self.sizes = sizes
         self.done: list[_Swapped] = []
 
     def __enter__(self) -> None:
@@ -278,9 +280,9 @@ class swapping:
                 if made is not value:
                     entry.replaced.append((name, value, made))
                     space[name] = made
-            if "len" not in space:
-                space["len"] = sized
-                entry.added = True
+        if self.sizes and "len" not in space:
+            space["len"] = sized
+            entry.added = True
         entry.count += 1
         self.done.append(entry)
 

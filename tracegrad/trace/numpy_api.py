@@ -33,23 +33,6 @@ from tracegrad.trace.sizes import Size, user_shape
 FRESH = {np.array, np.copy}
 FRESH_METHODS = {"copy", "astype", "flatten"}
 
-# Functions of `math` that are written otherwise than in NumPy.
-_MATH = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "atanh": np.arctanh,
-    "pow": np.power,
-    "fabs": np.abs,
-    "erf": "scipy.special:erf",
-    "erfc": "scipy.special:erfc",
-    "lgamma": "scipy.special:gammaln",
-    "gamma": "scipy.special:gamma",
-}
-
 
 # --------------------------------------------------------------------------- names
 def name_of(function: Any) -> str:
@@ -85,43 +68,9 @@ def accepted(function: Any) -> Callable[..., Any] | None:
     if found is not None or type(function) is str:
         return found
     module = getattr(function, "__module__", None) or ""
-    if module == "math" or (type(function) is _BUILTIN and module == "math"):
-        return _accepted_math(function)
     if isinstance(function, np.ufunc) or module.startswith("scipy"):
         return _scipy_table().get(id(function))
     return None
-
-
-_BUILTIN = type(math.exp)
-
-
-def _accepted_math(function: Any) -> Callable[..., Any] | None:
-    name = function.__name__
-    if name == "log":
-        return _math_log
-    target = _MATH.get(name, getattr(np, name, None))
-    found = ACCEPT.get(target) if target is not None else None
-    return _python_result(found) if found is not None else None
-
-
-def _python_result(found: Callable[..., Any]) -> Callable[..., Any]:
-    """`math` functions take one number and give a Python number."""
-
-    def call(*args: Any) -> Any:
-        for x in args:
-            if isinstance(x, Ref) and x.shape != ():
-                raise ArgumentError(
-                    f"math functions take one number, not an array of shape {x.shape}",
-                    fix="use the function of NumPy",
-                )
-        return found(*map(as_operand, args))
-
-    return call
-
-
-def _math_log(x: Any, *base: Any) -> Any:
-    log = _python_result(ACCEPT[np.log])
-    return log(x) / log(*base) if base else log(x)
 
 
 def _scipy_table() -> dict[int, Callable[..., Any]]:
@@ -160,7 +109,7 @@ def call_function(
         args = _constants_as_refs(session, args)
         fresh = function in FRESH and kwargs.get("copy", True) is True
         return enter(session, accept, args, kwargs, name=short(function), fresh=fresh)
-    if function in UPDATES:
+    if function in UPDATES and holds_handles((args, kwargs)):
         return update(session, UPDATES[function], args, kwargs, short(function))
     return call_unknown(session, function, args, kwargs)
 
@@ -216,7 +165,7 @@ def constant_data(session: Session, x: Any, function: Any) -> Any:
             raise unsupported(session, function)
         return read_only(session.ask(value))
     if type(x) is np.ndarray:
-        session.asked[id(x)] = x
+        session.note_content(x)
     if type(x) is Size:
         return x.__index__()
     if type(x) in (list, tuple):

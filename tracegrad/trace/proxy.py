@@ -318,7 +318,7 @@ class Proxy(Handle):
         raise AssertionError("demand raises")
 
     def __round__(self, digits: int = 0) -> Any:
-        return METHODS["round"](self, digits)
+        return _Method(self, "round")(digits)
 
     def item(self, *at: Any) -> Any:
         """The element as a Python number, if it is known."""

@@ -204,13 +204,34 @@ class Session:
         known = self.constants.get(id(x))
         if known is not None:
             return known
-        captured = self.captures.arrays.get(id(x))
+        captured = self.captures.find_array(x)
         if captured is not None:
             made = Const(x, captured[0] or None)
         else:
-            made = Const(x, derived=True)
+            made = Const(x, derived=self.captured_base(x) is None)
         self.constants[id(x)] = made
         return made
+
+    def captured_base(self, x: np.ndarray) -> np.ndarray | None:
+        """The captured array whose memory `x` is, which is then no copy of it."""
+        base: Any = x
+        while isinstance(base, np.ndarray):
+            if id(base) in self.captures.arrays:
+                return base
+            base = base.base
+        return None
+
+    def note_content(self, x: np.ndarray) -> None:
+        """What was traced depends on the numbers in an array, not just on which it is.
+
+        They are then guarded; for an array computed from others, those of all captured
+        arrays are.
+        """
+        base = self.captured_base(x)
+        if base is not None:
+            self.asked[id(base)] = base
+        elif id(x) not in self.constants or self.constants[id(x)].derived:
+            self.derived_scalar = True
 
     def has_derived(self) -> bool:
         """Whether a constant was computed from others outside of the graph."""
@@ -250,7 +271,7 @@ class Session:
         """
         for source in self.sources(value):
             if isinstance(source, Const) and isinstance(source.value, np.ndarray):
-                self.asked[id(source.value)] = source.value
+                self.note_content(source.value)
         return self.compute(value)
 
     def sources(self, value: Value) -> list[Value]:

@@ -16,13 +16,14 @@ from tracegrad.ir.graph import Const, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, map_leaves
 from tracegrad.ir.tree import restore as restore_tree
-from tracegrad.ir.types import is_scalar_literal
+from tracegrad.ir.types import Dim, is_scalar_literal
 from tracegrad.ops.cast import alias
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import Ref
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.captures import Captures
+from tracegrad.trace.frames import is_users
 from tracegrad.trace.guards import (
     Guard,
     captures_guard,
@@ -129,7 +130,11 @@ def _unwrapped(function: Any) -> Any:
 
 
 def _globals_of(function: Any) -> dict[str, Any] | None:
-    return getattr(_unwrapped(function), "__globals__", None)
+    function = _unwrapped(function)
+    code = getattr(function, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None  # names in a library are never swapped
+    return function.__globals__
 
 
 def _trace_once(
@@ -173,7 +178,8 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    with swapping(spaces), _Running(session):
+    symbolic = any(isinstance(s, Dim) for v in params for s in v.type.shape)
+    with swapping(spaces, symbolic), _Running(session):
         try:
             out = function(*given, **named)
         except (TypeError, ValueError) as error:
