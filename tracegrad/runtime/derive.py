@@ -93,8 +93,7 @@ def derive(
     """
     op = f"tg.{'compile' if mode == 'function' else mode}"
     result = checked_result(program, op)
-    nodes = list(program.nodes)
-    params = program.params
+    nodes, params = list(program.nodes), program.params
     pullback: Pullback | None = None
     if mode != "function":
         value, aux = split_aux(result, has_aux, op, program.at)
@@ -109,23 +108,19 @@ def derive(
                 grads = gradients(builder, nodes, value, targets, op, program.at)
                 result = arranged(mode, value, aux, has_aux, grads, one)
             nodes += builder.nodes
-    flat = list(leaves(result)) + (list(leaves(pullback.result)) if pullback else [])
-    graph = Graph(
-        routine_name(program.name, mode),
-        params,
-        nodes,
-        [leaf.value for leaf in flat],
-        program.sizes,
-    )
+    name = routine_name(program.name, mode)
+    graph = Graph(name, params, nodes, values_of([result]), program.sizes)
+    if pullback:
+        graph.results += values_of([pullback.result])
     with program.deciding():
         graph = optimise(graph, optimize)
-    final = iter(graph.results)
+    final = iter(graph.results)  # in the order of the leaves, as before
     result = map_leaves(result, lambda _: next(final))
     if pullback is not None:
         again = map_leaves(pullback.result, lambda _: next(final))
         pullback = Pullback(pullback.cotangent, again)
     return Routine(
-        name=graph.name,
+        name=name,
         of=program.name,
         at=program.at,
         parameters=tuple(map(_written, program.parameters)),

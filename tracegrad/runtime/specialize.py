@@ -141,6 +141,7 @@ class Specialization:
         self._wrt, self._one = wrt, one
         self._binder = binder
         self._examples = {v: _small(data) for v, data in examples.items()}
+        self._decided = traced.facts
         self.routine = self._derived(options.mode)
         # Only now: the derivation may have decided sizes too.
         self._facts = tuple(traced.facts)
@@ -154,7 +155,9 @@ class Specialization:
 
     def _derived(self, mode: str) -> Routine:
         o = self.options
-        return derive(self.program, mode, self._wrt, self._one, o.has_aux, o.optimize)
+        made = derive(self.program, mode, self._wrt, self._one, o.has_aux, o.optimize)
+        made.facts = tuple(self._decided)
+        return made
 
     def _guard(self, run: Callable | None) -> Callable:
         return make_guard(
