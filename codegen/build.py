@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from tracegrad.codegen.backends import Backend
+from tracegrad.codegen.checks import check_shapes
 from tracegrad.codegen.lower import Constants, Line, Lowering
 from tracegrad.codegen.names import Namer, identifier
 from tracegrad.codegen.plan import is_view
-from tracegrad.codegen.printer import Comment, docstring, fits, with_comment
+from tracegrad.codegen.printer import (
+    Comment,
+    docstring,
+    to_source,
+    with_comment,
+)
 from tracegrad.codegen.template import Context, literal, name
 from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Node, Value
-from tracegrad.ir.routine import Parameter, Routine
-from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, paths
+from tracegrad.ir.routine import Parameter, Routine, SizeFact
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, paths
 
+# The function of a saved module that verifies its arguments.
+CHECK = "check_arguments"
+WIDTH = 88
 # A leaf read at most this often is read out of the user's container in place.
 _INLINE_READS = 2
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None))
@@ -34,6 +44,7 @@ class FunctionBuilder:
         constants: the module's captured arrays.
         taken: module-level names.
         documented: whether the function has a docstring.
+        checked: whether it calls the function that verifies its arguments.
     """
 
     def __init__(
@@ -43,10 +54,12 @@ class FunctionBuilder:
         constants: Constants,
         taken: Sequence[str],
         documented: bool,
+        checked: bool = False,
     ) -> None:
         self.routine = routine
         self.context = context
         self.documented = documented
+        self.checked = checked
         self.namer = Namer(taken)
         context.begin(self.namer.claim)
         graph = routine.graph
@@ -78,7 +91,7 @@ class FunctionBuilder:
             out = self._returned(self.routine.result)
             pair = ast.Tuple([out, name("pullback")], ast.Load())
             body.append(ast.Return(pair))
-        body = self._documentation() + self.head + self._sizes() + body
+        body = self._documentation() + self._check() + self.head + self._sizes() + body
         return ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
 
     # ------------------------------------------------------------------ parameters
@@ -140,10 +153,15 @@ class FunctionBuilder:
         made: list[ast.stmt] = []
         for symbol, variable in self.context.sizes.items():
             v, axis = self.routine.graph.sizes[symbol]
-            shape = ast.Attribute(self.lowering.expression(v), "shape", ast.Load())
-            read = ast.Subscript(shape, ast.Constant(axis), ast.Load())
-            made.append(ast.Assign([ast.Name(variable, ast.Store())], read, lineno=0))
+            made.append(_read_size(variable, self.lowering.expression(v), axis))
         return made
+
+    def _check(self) -> list[ast.stmt]:
+        """A call of the function that verifies the arguments, in a saved module."""
+        if not self.checked:
+            return []
+        args = [name(p.name) for p in self.routine.parameters]
+        return [ast.Expr(ast.Call(name(CHECK), args, []))]
 
     # ------------------------------------------------------------------ the body
     def _pullback(self, backward: Sequence[Node]) -> ast.FunctionDef:
@@ -261,7 +279,90 @@ class FunctionBuilder:
             return []
         plain = self.routine.name == self.routine.of
         text = (self.routine.doc if plain else None) or self.routine.purpose
-        return [docstring(inspect.cleandoc(text), 1)]
+        return [docstring(wrapped(inspect.cleandoc(text), 4 + 2 * len('"""')), 1)]
+
+
+def wrapped(text: str, extra: int = len('"""')) -> str:
+    """A docstring whose first paragraph fits the width, `extra` columns apart."""
+    first, gap, rest = text.partition("\n")
+    if len(first) + extra <= WIDTH:
+        return text
+    return textwrap.fill(first, WIDTH - extra, break_long_words=False) + gap + rest
+
+
+def check_arguments(routine: Routine, context: Context) -> ast.FunctionDef | None:
+    """The function of a saved module that verifies what was decided while tracing.
+
+    In the process that traced the function, guards do this.  None if any arguments fit.
+    """
+    namer = Namer([p.name for p in routine.parameters])
+    context.begin(namer.claim)
+    parts: list[str] = []
+    arrays: list[ast.expr] = []
+    body: list[ast.stmt] = []
+    where: dict[Value, ast.expr] = {}
+    for parameter in routine.parameters:
+        body += _check_static(parameter.tree, name(parameter.name), context)
+        for path, leaf in paths(parameter.tree):
+            array = where[leaf.value] = _access(name(parameter.name), path, context)
+            shape = leaf.value.type.shape
+            if not leaf.value.type.weak and shape:
+                parts.append(f"{to_source(array)}[{', '.join(map(str, shape))}]")
+                arrays.append(array)
+    if parts:
+        spec: ast.expr = ast.Constant("; ".join(parts).replace('"', "'"))
+        call = context.call_function(check_shapes, [spec, *arrays])
+        body.append(ast.Expr(call))
+    facts = [_check_fact(fact, context) for fact in routine.facts]
+    for symbol, variable in context.sizes.items():
+        v, axis = routine.graph.sizes[symbol]
+        body.append(_read_size(variable, where[v], axis))
+    body += facts
+    if not body:
+        return None
+    text = "Raise ValueError for arguments that the gradient was not derived for."
+    arguments = ast.arguments(
+        [], [ast.arg(p.name) for p in routine.parameters], None, [], [], None, []
+    )
+    return ast.FunctionDef(CHECK, arguments, [docstring(text, 1), *body], [], lineno=0)
+
+
+def _check_static(tree: Tree, where: ast.expr, context: Context) -> list[ast.stmt]:
+    """A refusal of other flags and numbers than those that decided the program."""
+    if isinstance(tree, Branch):
+        made = []
+        for key, child in zip(tree.keys, tree.children, strict=True):
+            inner = _access(where, ((tree.kind, key),), context)
+            made += _check_static(child, inner, context)
+        return made
+    if not isinstance(tree, Static) or type(tree.value) not in _SIMPLE:
+        return []
+    is_none = tree.value is None
+    value = literal(tree.value, context)
+    test = ast.Compare(where, [ast.IsNot() if is_none else ast.NotEq()], [value])
+    wanted = ast.Compare(where, [ast.Is() if is_none else ast.Eq()], [value])
+    return [_refusal(test, f"derived for {to_source(wanted)}")]
+
+
+def _check_fact(fact: SizeFact, context: Context) -> ast.stmt:
+    equal = fact.relation == "=="
+    holds: list[ast.cmpop] = [ast.Eq(), ast.NotEq()] if equal else [ast.GtE(), ast.Lt()]
+    left, right = (literal(s, context) for s in (fact.left, fact.right))
+    wanted, test = holds if fact.outcome else reversed(holds)
+    text = f"derived for {to_source(ast.Compare(left, [wanted], [right]))}"
+    return _refusal(ast.Compare(left, [test], [right]), text)
+
+
+def _refusal(test: ast.expr, text: str) -> ast.stmt:
+    error = ast.Call(name("ValueError"), [ast.Constant(text)], [])
+    return ast.If(test, [ast.Raise(error, None)], [])
+
+
+def _read_size(variable: str, array: ast.expr, axis: int) -> ast.stmt:
+    """`n = x.shape[0]`."""
+    shape = ast.Attribute(array, "shape", ast.Load())
+    read = ast.Subscript(shape, ast.Constant(axis), ast.Load())
+    return ast.Assign([ast.Name(variable, ast.Store())], read, lineno=0)
 
 
 def _where(line: Line) -> str:
@@ -300,13 +401,7 @@ def _access(where: ast.expr, path: tuple, context: Context) -> ast.expr:
     return where
 
 
-def walk_values(tree: Tree) -> Iterator[Value]:
-    """The values of the leaves of a tree."""
-    for leaf in leaves(tree):
-        yield leaf.value
-
-
-def import_statements(context: Context, extra: Sequence[str]) -> list[ast.stmt]:
+def import_statements(context: Context) -> list[ast.stmt]:
     """The imports of a module, sorted as `ruff` sorts them."""
     jax = context.backend.name == "jax"
     sources = {
@@ -315,7 +410,7 @@ def import_statements(context: Context, extra: Sequence[str]) -> list[ast.stmt]:
     }
     plain = [s for alias, s in sources.items() if s == alias]
     made: list[ast.stmt] = []
-    for module in sorted({*extra, *plain}):
+    for module in sorted(plain):
         made.append(ast.Import([ast.alias(module)]))
     module, alias = context.backend.imports
     made.append(ast.Import([ast.alias(module, alias)]))
@@ -337,6 +432,3 @@ def needs(context: Context, backend: Backend) -> str:
     if backend.name == "numpy" and "scipy" in packages:
         return "Needs NumPy and SciPy only."
     return f"Needs {backend.needs} only."
-
-
-__all__ = ["FunctionBuilder", "fits", "import_statements", "needs", "walk_values"]

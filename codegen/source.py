@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from tracegrad.codegen.backends import Backend, backend_named
-from tracegrad.codegen.build import FunctionBuilder, import_statements, needs
+from tracegrad.codegen.build import (
+    FunctionBuilder,
+    check_arguments,
+    import_statements,
+    needs,
+    wrapped,
+)
 from tracegrad.codegen.lower import Constants, Line
 from tracegrad.codegen.names import Namer
 from tracegrad.codegen.printer import Blank, Comment, docstring, to_source
@@ -141,25 +147,36 @@ class _Writer:
         self.constants = Constants(top)
         self.beside = beside or "constants.npz"
         self.builders: list[FunctionBuilder] = []
-        taken = [*names, backend.alias]
+        check = check_arguments(routines[-1], self.context) if documented else None
+        taken = [*names, backend.alias, *([check.name] if check else ())]
         functions: list[ast.stmt] = []
         for routine in routines:
             builder = FunctionBuilder(
-                routine, self.context, self.constants, taken, documented
+                routine,
+                self.context,
+                self.constants,
+                taken,
+                documented,
+                check is not None,
             )
             functions.append(builder.build())
             self.builders.append(builder)
         main = routines[-1]
         text = f"{main.purpose}  {needs(self.context, backend)}"
-        body: list[ast.stmt] = [docstring("\n".join([text, *main.notes]), 0)]
+        text = "\n".join(
+            [wrapped(text, len('"""') * (1 if main.notes else 2)), *main.notes]
+        )
+        body: list[ast.stmt] = [docstring(text, 0)]
         stored = self.stored()
         for needed in sorted({"annotations"} if _annotated(routines) else ()):
             body.append(ast.ImportFrom("__future__", [ast.alias(needed)], 0))
+            body.append(Blank())
         if stored:
             body.append(ast.ImportFrom("pathlib", [ast.alias("Path")], 0))
-        body.extend(import_statements(self.context, ()))
+        body.extend(import_statements(self.context))
         body.extend(self._constants(stored))
         body.extend(self.context.helpers.values())
+        body.extend([check] if check else ())
         body.extend(functions)
         self.module = ast.Module(body, [])
         self.text = to_source(self.module)

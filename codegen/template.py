@@ -125,6 +125,13 @@ class Context:
                 keywords.append(ast.keyword(key, literal(value, self)))
         return ast.Call(name(op.name), list(args), keywords)
 
+    def call_function(self, function: Callable, args: Sequence[ast.expr]) -> ast.expr:
+        """A call of a function of ours that the module carries a copy of."""
+        if function.__name__ not in self.helpers:
+            made = copy.deepcopy(parse_body(function))
+            self.helpers[made.name] = _Libraries(function, self).visit(made)
+        return ast.Call(name(function.__name__), list(args), [])
+
     def import_class(self, cls: type) -> str:
         """Note that a class of the user's is needed to rebuild a result."""
         if cls not in self.classes:
@@ -413,7 +420,7 @@ class _Libraries(ast.NodeTransformer):
 def _helper(op: Op, context: Context) -> ast.FunctionDef:
     """The body of an op as a function of the emitted module."""
     function = op.bodies.get(context.backend.name, op.run)
-    made = copy.deepcopy(parse_body(function))
+    made: ast.FunctionDef = copy.deepcopy(parse_body(function))
     made.decorator_list = []
     made.name = op.name
     return _Libraries(function, context).visit(made)

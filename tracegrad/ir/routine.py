@@ -9,6 +9,23 @@ from typing import Any
 from tracegrad.ir.graph import Graph, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Tree
+from tracegrad.ir.types import Size
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFact:
+    """A relation between symbolic sizes that was decided by the call's values.
+
+    Attributes:
+        relation: "==" or ">=".
+        left, right: the sizes.
+        outcome: whether it holds.
+    """
+
+    relation: str
+    left: Size
+    right: Size
+    outcome: bool
 
 
 @dataclass(slots=True)
@@ -60,6 +77,7 @@ class Routine:
         pullback: for a vjp, what goes into the nested function.
         doc: the docstring of the user's function.
         notes: further lines of the docstring (facts about sizes, for example).
+        facts: what the trace decided of the sizes, which a saved function verifies.
     """
 
     name: str
@@ -72,6 +90,7 @@ class Routine:
     pullback: Pullback | None = None
     doc: str | None = None
     notes: tuple[str, ...] = field(default=())
+    facts: tuple[SizeFact, ...] = field(default=())
 
     def values(self) -> list[Value]:
         """The array parameters in order."""

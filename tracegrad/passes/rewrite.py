@@ -79,6 +79,10 @@ class Rewriter(Builder):
         node = self.made_by.get(v)
         return node if node is not None and node.op is op else None
 
+    def has(self, v: Value) -> bool:
+        """Whether `v` is there to be read at this point."""
+        return v in self.made_by or v in self.graph.params
+
     def ref(self, v: Value) -> Ref:
         """A handle to compute with."""
         return Ref(v, self)

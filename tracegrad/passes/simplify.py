@@ -16,7 +16,7 @@ from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops import elementwise as arithmetic
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import full, full_like, size, zeros, zeros_like
+from tracegrad.ops.create import arange, full, full_like, size, zeros, zeros_like
 from tracegrad.ops.define import OPS, Op
 from tracegrad.ops.elementary import exp
 from tracegrad.ops.index import FULL, getitem
@@ -194,7 +194,20 @@ def negate_later(r: Rewriter, node: Node) -> Any:
 
 
 @rewrites(scatter_add)
-def subtract_in_place(r: Rewriter, node: Node) -> Any:
+def count_rows_once(r: Rewriter, node: Node) -> Any:
+    """`x[np.arange(n), labels] += …` names no element twice."""
+    base, update, *indices = node.inputs
+    if node.attrs["unique"] or any(v.type.ndim > 1 for v in indices):
+        return None
+    makers = [r.made_by.get(v) for v in indices]
+    if not any(made is not None and made.op is arange for made in makers):
+        return None
+    refs = [r.ref(v) for v in (base, update, *indices)]
+    return scatter_add(*refs, **{**node.attrs, "unique": True})
+
+
+@rewrites(scatter_add)
+def write_into_zeros(r: Rewriter, node: Node) -> Any:
     """A sum of a zero buffer and one part is that part, written."""
     base, update, *rest = node.inputs
     made = r.source(base, zeros_like)
@@ -463,7 +476,7 @@ def fill_with_scalar(r: Rewriter, node: Node) -> Any:
     v, out = node.inputs[0], node.outputs[0]
     if v.type.shape:
         return None
-    if out.wrt is not None and out.wrt.type == out.type:
+    if out.wrt is not None and r.has(out.wrt) and out.wrt.type == out.type:
         return full_like(r.ref(out.wrt), r.ref(v))
     dtype = None if v.type.dtype == out.type.dtype else out.type.dtype.name
     return full(r.ref(v), shape=out.type.shape, dtype=dtype)

@@ -95,11 +95,11 @@ def derive(
     result = checked_result(program, op)
     nodes, params = list(program.nodes), program.params
     pullback: Pullback | None = None
+    builder = Builder()
     if mode != "function":
         value, aux = split_aux(result, has_aux, op, program.at)
         targets = [program.parameters[i].tree for i in wrt]
         with program.deciding():
-            builder = Builder()
             if mode == "vjp":
                 cotangent, parts = _pulled(builder, nodes, value, targets)
                 params = params + [leaf.value for leaf in leaves(cotangent)]
@@ -107,18 +107,15 @@ def derive(
             else:
                 grads = gradients(builder, nodes, value, targets, op, program.at)
                 result = arranged(mode, value, aux, has_aux, grads, one)
-            nodes += builder.nodes
     name = routine_name(program.name, mode)
-    graph = Graph(name, params, nodes, values_of([result]), program.sizes)
-    if pullback:
-        graph.results += values_of([pullback.result])
+    found = values_of([result] + ([pullback.result] if pullback else []))
+    graph = Graph(name, params, nodes + builder.nodes, found, program.sizes)
     with program.deciding():
         graph = optimise(graph, optimize)
     final = iter(graph.results)  # in the order of the leaves, as before
     result = map_leaves(result, lambda _: next(final))
     if pullback is not None:
-        again = map_leaves(pullback.result, lambda _: next(final))
-        pullback = Pullback(pullback.cotangent, again)
+        pullback.result = map_leaves(pullback.result, lambda _: next(final))
     return Routine(
         name=name,
         of=program.name,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from tracegrad.ir.dims import named
 from tracegrad.ir.dims import names as names_in
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.location import Location
+from tracegrad.ir.routine import SizeFact
 from tracegrad.ir.types import Dim, Size, is_scalar_literal
 from tracegrad.ops.create import dim
 from tracegrad.ops.define import HANDLERS, Op
@@ -55,22 +55,6 @@ class Restart(BaseException):
         super().__init__()
         self.static_leaves = set(static_leaves)
         self.static_axes = set(static_axes)
-
-
-@dataclass(frozen=True, slots=True)
-class SizeFact:
-    """A relation between symbolic sizes that was decided by the call's values.
-
-    Attributes:
-        relation: "==" or ">=".
-        left, right: the sizes.
-        outcome: whether it holds.
-    """
-
-    relation: str
-    left: Size
-    right: Size
-    outcome: bool
 
 
 class _Active(threading.local):
