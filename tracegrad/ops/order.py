@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import ArgumentError, ShapeError
+from tracegrad.errors import ShapeError
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.create import zeros_like
@@ -33,7 +33,6 @@ from tracegrad.ops.record import (
 )
 from tracegrad.ops.reduce import mean
 from tracegrad.ops.sample import arg, call, data
-from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, ravel, to_shape
 
 
@@ -114,19 +113,6 @@ def _(a, condition, axis=None, out=None):
 @accept(np.extract)
 def _(condition, arr):
     return read(ravel(as_array(arr)), ravel(as_array(condition)))
-
-
-@accept(np.select)
-def _(condlist, choicelist, default=0):
-    if len(condlist) != len(choicelist):
-        raise ArgumentError(
-            f"np.select has {len(condlist)} conditions for {len(choicelist)} choices",
-            op="np.select",
-        )
-    out = as_operand(default)
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        out = where(as_operand(condition), as_operand(choice), out)
-    return out
 
 
 # ------------------------------------------------------------------------ along an axis

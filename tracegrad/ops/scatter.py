@@ -21,10 +21,9 @@ from tracegrad.ops.index import (
     subscript,
 )
 from tracegrad.ops.infer import (
-    broadcast_shapes,
     normal_axis,
     refuse,
-    same_shape,
+    same_size,
     shape_text,
 )
 from tracegrad.ops.record import as_array, as_operand, ndim_of, shape_of, type_of
@@ -35,8 +34,10 @@ from tracegrad.ops.select import where
 def _infer_write(x: ArrayType, update: ArrayType, *arrays, index, counts, unique):
     target = infer_subscript(x, arrays, index, counts).shape
     given = update.shape
-    if len(given) > len(target) or not same_shape(
-        broadcast_shapes(given, target), target
+    places = target[len(target) - len(given) :] if len(given) <= len(target) else ()
+    if len(places) < len(given) or not all(
+        size == 1 or same_size(size, place)
+        for size, place in zip(given, places, strict=True)
     ):
         raise ShapeError(
             f"a value of shape {shape_text(update.shape)} does not fit into a place of "

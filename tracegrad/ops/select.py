@@ -7,9 +7,9 @@ import math
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import ArgumentError, UnsupportedError
+from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import ACCEPT, accept, op
 from tracegrad.ops.infer import (
     broadcast_shapes,
     elementwise,
@@ -62,11 +62,7 @@ def where(condition, x, y):
 @where.accept(np.where)
 def _(condition, x=np._NoValue, y=np._NoValue):
     if x is np._NoValue and y is np._NoValue:
-        raise UnsupportedError(
-            "np.where(condition) alone has a shape that depends on values",
-            op="np.where",
-            fix="use np.where(condition, x, y), or a boolean mask x[condition]",
-        )
+        return ACCEPT[np.nonzero](condition)
     if x is np._NoValue or y is np._NoValue:
         raise ArgumentError("np.where takes one or three arguments", op="np.where")
     return where(as_operand(condition), as_operand(x), as_operand(y))
