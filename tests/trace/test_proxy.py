@@ -65,6 +65,7 @@ def test_python_numbers_stay_weak(check) -> None:
     check(lambda x, p: x * (p * 2.0 + 1.0), x, 1.5)
     check(lambda x, p: x * np.sin(p), x, 1.5)
     check(lambda x, p, q: x * np.add(p, q), x, 1.5, 2.5)
+    check(lambda x, p: x * math.exp(p) + math.log(p, 3.0), x, 1.5)
 
 
 def test_scalars_are_what_numpy_has(traced) -> None:

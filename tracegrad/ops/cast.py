@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracegrad.errors import DTypeError
+from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import op
 from tracegrad.ops.infer import like_first, refuse
 from tracegrad.ops.record import as_array, dtype_of
@@ -67,6 +68,23 @@ def _(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
 def _(x, dtype, /, *, copy=True, device=None):
     refuse("np.astype", device=device)
     return _converted("np.astype", as_array(x), dtype, "unsafe", copy)
+
+
+@op(
+    infer=lambda t: ArrayType((), np.dtype(np.float64), weak=True),
+    vjp=[lambda ct, y, x: ct],
+    linear=True,
+    spelling="float",
+    samples=[arg().with_()],
+)
+def python_float(x):
+    """A 0-d float64 as a Python float, which takes the dtype of its partner."""
+    return float(x)
+
+
+@python_float.body("jax")
+def _(x):
+    return x
 
 
 @op(

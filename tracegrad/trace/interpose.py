@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.boundary import holds_handles
+from tracegrad.ops.cast import python_float
+from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.numpy_api import (
     accepted,
@@ -196,7 +197,11 @@ def _call_math(session: Session, function: Any, args: tuple, kwargs: dict) -> An
         if any(isinstance(x, Handle) and not _constant(session, x) for x in args):
             raise unsupported(session, function)
         return function(*args, **kwargs)
-    return call_function(session, function, args, kwargs)
+    out = call_function(session, function, args, kwargs)
+    if session.narrow and isinstance(out, Handle) and out.dtype == np.float64:
+        # `math` gives Python floats, which leave an array of float32 what it is.
+        return enter(session, python_float, (out,), name=f"math.{function.__name__}")
+    return out
 
 
 def _constant(session: Session, x: Handle) -> bool:

@@ -130,6 +130,7 @@ class Session:
         builder: where nodes are recorded.
         values: parameter -> the call's data; None if only types are known.
         facts: relations of sizes decided by the call's values.
+        narrow: whether an array of float32 or the like is in reach.
         asked: captured arrays whose content decided something while tracing.
         captures: what the function can read besides its arguments.
         numbers: id of a captured float -> (name, float).
@@ -160,6 +161,13 @@ class Session:
         }
         self.constants: dict[int, Const] = {}
         self.derived_scalar = False
+        self.narrow = any(
+            dtype.char in "efF"
+            for dtype in [
+                *[v.type.dtype for v in self.params],
+                *[x.dtype for _, x in captures.arrays.values()],
+            ]
+        )
         self.known: dict[Value, Any] = {}
         self.locator = Locator(base, met)
         self.array = array
