@@ -79,6 +79,19 @@ def rows_of_a_matrix(a):
     return out
 
 
+def rows_and_elements(a):
+    out = np.ones((3, 4))
+    for i, row in enumerate(out):
+        row[1] = a[i, 0]
+        row[2:] *= a[i, 1]
+        row[[0, 3]] = a[i, :2]
+    deep = np.zeros((2, 3, 4))
+    deep[1][0][2] = a[0, 0]
+    deep[0][a > 0.5] = 3.0
+    deep[1][:, [0, 3]] = a[:, :2]
+    return out, deep
+
+
 def aliases(x):
     y = x * 1.0
     z = y
@@ -232,6 +245,7 @@ TWO = [
     reshaped_copy,
     raveled,
     rows_of_a_matrix,
+    rows_and_elements,
     masked_rows,
 ]
 

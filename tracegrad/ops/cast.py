@@ -70,9 +70,14 @@ def _(x, dtype, /, *, copy=True, device=None):
     return _converted("np.astype", as_array(x), dtype, "unsafe", copy)
 
 
+def _from_python_float(ct, y, x):
+    wide = dtype_of(x) == np.float64
+    return ct if wide else astype(as_array(ct), dtype=dtype_of(x))
+
+
 @op(
     infer=lambda t: ArrayType((), np.dtype(np.float64), weak=True),
-    vjp=[lambda ct, y, x: ct],
+    vjp=[_from_python_float],
     linear=True,
     spelling="float",
     samples=[arg().with_()],

@@ -270,6 +270,13 @@ class Proxy(Handle):
         if isinstance(value, Handle) and _is_view_at(value, self, key):
             return  # `x[1:] += y` stores the view that it has changed
 
+        row = _row_of(self)
+        keys = key if type(key) is tuple else (key,)
+        if row is not None and all(type(k) in _BASIC_KEYS for k in keys):
+            parent, leading = row  # `row = out[i]; row[1] = y` writes `out[i, 1]`
+            parent[(*leading, *keys)] = value
+            return
+
         def run(key: Any, value: Any) -> None:
             refuse_write(self)
             before = Ref(current(self), self.builder)
@@ -385,6 +392,21 @@ def _is_view_at(written: Handle, base: Handle, key: Any) -> bool:
         return False
     arrays, attrs = subscript(Ref(base.value, base.builder), lower(key, []))
     return not arrays and attrs["index"] == step.attrs["index"]
+
+
+# An index array beside the leading ints would move axes.
+_BASIC_KEYS = {int, slice, type(None), type(Ellipsis), Size}
+
+
+def _row_of(view: Handle) -> tuple[Any, tuple] | None:
+    """The parent and the leading ints, if the view is `parent[i]`."""
+    if view.parent is None or len(view.steps) != 1:
+        return None
+    (step,) = view.steps
+    if step.op is not getitem or len(step.inputs) > 1:
+        return None
+    index = step.attrs["index"]
+    return (view.parent, index) if all(type(e) is int for e in index) else None
 
 
 def _traced_mask(x: Ref, key: Any, session: Session) -> Any:
