@@ -246,6 +246,7 @@ _AT_INFINITY = call(data((-np.inf, -np.inf, 0.0)), data((-np.inf, 2.0, 1.0))).ro
     infer=elementwise(np.subtract),
     vjp=[lambda ct, z, x, y: ct * z, lambda ct, z, x, y: -(ct * z)],
     spelling="np.exp",
+    noun="share",
     helper=True,
     samples=[*_SUMS, _AT_INFINITY],
 )

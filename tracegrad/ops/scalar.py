@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy as xp
 
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType, is_scalar_literal
@@ -43,6 +44,11 @@ def scalar_erf(x):
     return library.erf(x)
 
 
+@scalar_erf.body("jax")
+def _(x):
+    return library.erf(xp.asarray(x, dtype=xp.float64))
+
+
 @op(
     infer=_number,
     vjp=[lambda ct, y, x: -(ct * (_TWO_BY_ROOT_PI * elementary.exp(-(x**2))))],
@@ -52,6 +58,11 @@ def scalar_erf(x):
 def scalar_erfc(x):
     """1 - erf(x) of a number, exact for large x."""
     return library.erfc(x)
+
+
+@scalar_erfc.body("jax")
+def _(x):
+    return library.erfc(xp.asarray(x, dtype=xp.float64))
 
 
 def _scalars(name: str, args: tuple) -> list[Any]:

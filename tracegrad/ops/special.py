@@ -126,6 +126,7 @@ _ROWS_AT_INFINITY = data(((-np.inf, -np.inf), (-np.inf, 1.0), (2.0, np.inf)))
     ),
     vjp=[_slope_of_logsumexp],
     spelling="scipy.special.logsumexp",
+    noun="total",
     samples=[
         arg(4).with_(),
         arg("n", 3).with_(axis=1),
@@ -195,6 +196,7 @@ _ALONG_AXIS = (
         lambda ct, y, x, *, axis: y * (ct - sum(ct * y, axis=axis, keepdims=True)),
     ],
     spelling="scipy.special.softmax",
+    noun="shares",
     samples=_ALONG_AXIS,
 )
 def softmax(x, *, axis=None):
@@ -215,6 +217,7 @@ def _(x, axis=None):
         lambda ct, y, x, *, axis: ct - exp(y) * sum(ct, axis=axis, keepdims=True),
     ],
     spelling="scipy.special.log_softmax",
+    noun="log_shares",
     samples=_ALONG_AXIS,
 )
 def log_softmax(x, *, axis=None):

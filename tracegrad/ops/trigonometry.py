@@ -153,6 +153,7 @@ def rad2deg(x):
 @op(
     infer=lambda t, *, order: elementwise(np.sin)(t),
     vjp=[lambda ct, y, x, *, order: ct * sinc_slope(x, order=order + 1)],
+    noun="slope",
     samples=[
         arg(5, lo=-3.0, hi=3.0).with_(order=1),
         arg("n", 2).with_(order=2),
