@@ -68,7 +68,8 @@ class Bound:
     Attributes:
         name: as in `ir.routine.Parameter`.
         kind: of `inspect.Parameter`.
-        tree: leaves hold `Raw`s.
+        argument: what was passed.
+        tree: its tree; leaves hold `Raw`s.
         where: how the user would write it: `args[0]`.
         default: the default, or `inspect.Parameter.empty`.
         annotation: source text of the annotation, or None.
@@ -78,6 +79,7 @@ class Bound:
 
     name: str
     kind: Any
+    argument: Any
     tree: Tree
     where: str
     default: Any = _P.empty
@@ -166,10 +168,9 @@ class Binder:
         """
         slots = self.slots(args, kwargs)
         for slot in slots:
-            x = slot.tree.value
-            where = slot.where
+            tree = build(slot.argument, Leaf)
             try:
-                slot.tree = self._classified(build(x, Leaf), where, slot.name)
+                slot.tree = self._classified(tree, slot.where, slot.name)
             except ArgumentError:
                 if slot.given:
                     raise
@@ -217,7 +218,7 @@ class Binder:
     ) -> Bound:
         annotation = self._annotations.get(p.name)
         return Bound(
-            name, p.kind, Static(x), where, p.default, annotation, given, keyword
+            name, p.kind, x, Static(x), where, p.default, annotation, given, keyword
         )
 
     def _classified(self, tree: Tree, where: str, hint: str | None) -> Tree:
@@ -409,7 +410,7 @@ def resolve(
     given = [i for i in positions if parameters[i].given]
     one = isinstance(argnums, int)
     found = []
-    for n in (argnums,) if one else argnums:
+    for n in (argnums,) if isinstance(argnums, int) else argnums:
         among = given if n < 0 else positions
         if not -len(among) <= n < len(among):
             raise ArgumentError(

@@ -106,7 +106,7 @@ def derive(
                 pullback = Pullback(cotangent, tuple_of(parts))
             else:
                 grads = gradients(builder, nodes, value, targets, op, program.at)
-                result = arranged(mode, value, aux, has_aux, grads, one)
+                result = arranged(mode, value, aux, grads, one)
     name = routine_name(program.name, mode)
     found = values_of([result] + ([pullback.result] if pullback else []))
     graph = Graph(name, params, nodes + builder.nodes, found, program.sizes)
@@ -227,15 +227,14 @@ def arranged(
     mode: str,
     value: Tree,
     aux: Tree | None,
-    has_aux: bool,
     grads: Sequence[Tree],
     one: bool,
 ) -> Tree:
     """The result of `grad` or `value_and_grad`, by JAX's conventions."""
     grad = grads[0] if one else tuple_of(grads)
     if mode == "value_and_grad":
-        return tuple_of([tuple_of([value, aux]) if has_aux else value, grad])
-    return tuple_of([grad, aux]) if has_aux else grad
+        return tuple_of([value if aux is None else tuple_of([value, aux]), grad])
+    return grad if aux is None else tuple_of([grad, aux])
 
 
 # ------------------------------------------------------------------- derivatives

@@ -33,9 +33,11 @@ def require_jax() -> Any:
 def in_64_bits(function: Callable) -> Callable:
     """The function, run with 64-bit types kept."""
     jax = require_jax()
-    enable = getattr(jax, "enable_x64", None)
+    enable: Any = getattr(jax, "enable_x64", None)
     if enable is None:  # before JAX 0.8
-        from jax.experimental import enable_x64 as enable
+        import jax.experimental
+
+        enable = getattr(jax.experimental, "enable_x64")  # noqa: B009
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with enable(True):

@@ -64,12 +64,12 @@ def inline_derivative(
         before = len(builder.nodes)
         grads = gradients(builder, nodes, value, targets, options.op, binder.at)
         _as_forward(builder.nodes[before:])
-        return arranged(options.mode, value, aux, options.has_aux, grads, one)
+        return arranged(options.mode, value, aux, grads, one)
 
     out = inline(
         function,
-        tuple([slots[i].tree.value for i in positional]),
-        {key: slots[i].tree.value for key, i in named.items()},
+        tuple([slots[i].argument for i in positional]),
+        {key: slots[i].argument for key, i in named.items()},
         transform,
     )
     return (out, _pullback(*kept[0])) if options.mode == "vjp" else out
@@ -105,7 +105,7 @@ def _pullback(
 ) -> Callable:
     """The pullback of an inlined function; it records in the same trace."""
     outputs = values_of([value])
-    session = ACTIVE.session
+    session: Any = ACTIVE.session
 
     def pullback(ct: Any) -> tuple:
         session.locate()

@@ -63,7 +63,8 @@ def conform(like: Tree, ct: Any, where: str) -> Any:
         where: how the user would write it.
     """
     if isinstance(like, Leaf):
-        return _conform_leaf(*like.value, ct, where)
+        shape, dtype = like.value
+        return _conform_leaf(shape, dtype, ct, where)
     if isinstance(like, Static):
         return like.value
     level = build(ct, Leaf)

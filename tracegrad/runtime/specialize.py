@@ -262,7 +262,8 @@ def specialize(
         call: the call; `tg.spec`s in it stand for arrays.
         family: the calls of its kind so far, None for types only.
     """
-    wrt, one = [], True
+    wrt: list[int] = []
+    one = True
     if options.mode != "function":
         wrt, one = resolve(call.parameters, options.argnums, options.argnames, binder)
         check_differentiable(call, wrt, binder, options.op)

@@ -271,7 +271,7 @@ def parse_type(value: str, text: str) -> Any:
 
 def _built(node: ast.expr, types: list[str]) -> Any:
     match node:
-        case ast.Call(ast.Name("__type__"), [ast.Constant(i)]):
+        case ast.Call(ast.Name("__type__"), [ast.Constant(int() as i)]):
             return spec(types[i])
         case ast.Name("float" | "int" | "complex" as kind):
             return spec(kind)
