@@ -63,7 +63,7 @@ def joint_program(op: Op, sample: Sample, symbolic: bool) -> tuple[Graph, list]:
 
 
 def copies(arrays: list, array) -> list:
-    """Fresh arrays, as the emitted function may write into some; numbers as they are."""
+    """Fresh arrays, which the emitted function may write into; numbers as they are."""
     return [array(x) if isinstance(x, np.ndarray) else x for x in arrays]
 
 
