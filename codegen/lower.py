@@ -11,7 +11,7 @@ import numpy as np
 
 from tracegrad.codegen.names import Namer
 from tracegrad.codegen.plan import Plan, is_view, make_plan
-from tracegrad.codegen.printer import expression_width, fits
+from tracegrad.codegen.printer import fits
 from tracegrad.codegen.template import (
     Context,
     Template,
@@ -21,6 +21,7 @@ from tracegrad.codegen.template import (
     name,
     subtracting,
 )
+from tracegrad.codegen.width import bounds
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
 from tracegrad.ops.define import OPERATORS
@@ -227,6 +228,10 @@ class Lowering:
 
     # ------------------------------------------------------------------ width
     def _too_wide(self, statement: ast.stmt) -> bool:
+        least, most = bounds(statement)
+        room = WIDTH - self.indent
+        if most <= room or least > room:
+            return least > room
         return not fits(statement, self.indent, WIDTH)
 
     def _shorten(self, node: Node) -> bool:
@@ -235,31 +240,39 @@ class Lowering:
         Returns:
             False if the line has no part that could have a name of its own.
         """
-        parts = list(self._parts(node))
-        if not parts:
-            return False
-        widths = {v: expression_width(self.expression(v)) for v in parts}
+        widths: dict[Value, int] = {}
+        for v in node.inputs:
+            self._width(v, widths)
+        parts = [v for v in widths if self._nameable(v)]
         # Not the whole line but one operator, and not a short bit either.
         room = WIDTH - self.indent - 12
-        fitting = [v for v in parts if widths[v] <= room] or parts
-        chosen = max(fitting, key=lambda v: widths[v])
-        if widths[chosen] < 12:
+        fitting = [v for v in parts if 12 <= widths[v] <= room]
+        if not fitting:
+            fitting = [v for v in parts if widths[v] > room]
+        if not fitting:
             return False
+        chosen = max(fitting, key=lambda v: widths[v])
         self.plan.roots.add(chosen)
         self._statement(self.graph.nodes[self.plan.producer[chosen]])
         return True
 
-    def _parts(self, node: Node):
-        """The values written inside the expression of a node, outermost first."""
-        pending = list(node.inputs)
-        while pending:
-            v = pending.pop(0)
-            if v in self.variables or v not in self.plan.producer:
-                continue
-            inner = self.graph.nodes[self.plan.producer[v]]
-            if not is_view(inner) and not inner.op.type_only and inner.inputs:
-                yield v
-            pending.extend(inner.inputs)
+    def _width(self, v: Value, widths: dict[Value, int]) -> int:
+        """About how wide a value prints; `widths` collects it and all its parts."""
+        if v in self.variables:
+            return len(self.variables[v])
+        if v not in self.plan.producer:
+            return bounds(self.expression(v))[0]
+        if v not in widths:
+            node = self.graph.nodes[self.plan.producer[v]]
+            inner = [self._width(u, widths) for u in node.inputs]
+            template = self.template(node)
+            uses = zip(inner, template.uses, strict=True)
+            widths[v] = template.width + sum([w * n for w, n in uses])
+        return widths[v]
+
+    def _nameable(self, v: Value) -> bool:
+        node = self.graph.nodes[self.plan.producer[v]]
+        return bool(node.inputs) and not is_view(node) and not node.op.type_only
 
     # ------------------------------------------------------------------ names
     def _variable(self, v: Value) -> str:

@@ -57,6 +57,7 @@ from tracegrad.codegen.printer_rules import (
     operands,
     wrapped,
 )
+from tracegrad.codegen.width import bounds
 
 __all__ = [
     "Blank",
@@ -138,6 +139,8 @@ class Printer(ExpressionPrinter):
         self.width = width
         self.lines: list[str] = []
         self.comment: str | None = None
+        # Whether the statement certainly fits its line, so that no layout is needed.
+        self.fits = False
         self._indent = 0
 
     def text(self, tree: ast.AST) -> str:
@@ -206,6 +209,7 @@ class Printer(ExpressionPrinter):
                 continue
             start, blanks = len(self.lines), self.comments(pending, stmt)
             self.comment = getattr(stmt, "comment", None)
+            self.fits = self._certainly_fits(stmt)
             is_first, pending, is_documented = previous is None, [], False
             text = text_of(stmt.value) if isinstance(stmt, ast.Expr) else None
             if is_first and parent is not None and text is not None:
@@ -223,6 +227,12 @@ class Printer(ExpressionPrinter):
         if previous is None and self._indent:
             self.fill("pass")
             self.flush()
+
+    def _certainly_fits(self, stmt: ast.stmt) -> bool:
+        if not isinstance(stmt, ast.Assign | ast.AugAssign):
+            return False
+        comment = len(self.comment) + 4 if self.comment else 0
+        return INDENT * self._indent + bounds(stmt)[1] + comment <= self.width
 
     def comments(self, pending: list[Comment | Blank], stmt: ast.stmt | None) -> int:
         """Prints the comments before a statement; returns the blank lines before it."""
@@ -287,7 +297,7 @@ class Printer(ExpressionPrinter):
         With `best_fit`, an expression that cannot break gets them only if they help.
         """
         node = parseable(node)
-        if wrapped(node, level):
+        if self.fits or wrapped(node, level):
             self.child(node, level)
             return
         need = needs_parens(node)
@@ -322,6 +332,10 @@ class Printer(ExpressionPrinter):
 
         The value is parenthesised rather than the target broken.
         """
+        if self.fits:
+            self.parts += [*before, operator]
+            self.value(node, bare)
+            return
         value = parseable(node)
         atom = isinstance(value, ast.Name | ast.Constant | ast.JoinedStr)
         chain = isinstance(value, ast.Attribute | ast.Call | ast.Subscript)

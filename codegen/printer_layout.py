@@ -27,7 +27,7 @@ class Line:
 SOFT, SPACE, HARD = Line(""), Line(" "), Line("", hard=True)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Group:
     """Breaks all of its own lines, or none.
 
@@ -40,7 +40,7 @@ class Group:
     expanded: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Indent:
     """Indents the lines inside; with `when`, only if that group breaks."""
 
@@ -48,7 +48,7 @@ class Indent:
     when: object = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class IfBreaks:
     """One of two contents, by the fate of the group `when` (or the group around)."""
 
@@ -57,7 +57,7 @@ class IfBreaks:
     when: object = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Expandable:
     """Counts as fitting if it fits with all of its lines broken.
 
@@ -69,7 +69,7 @@ class Expandable:
     when: object
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class BestFitParens:
     """Gets parentheses and its own line if, and only if, it fits that way."""
 
@@ -77,7 +77,7 @@ class BestFitParens:
     key: object
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Variants:
     """The first of `choices` whose first line fits, or else the last."""
 

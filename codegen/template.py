@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.codegen.backends import Backend
+from tracegrad.codegen.width import bounds
 from tracegrad.ir.dims import to_ast as size_to_ast
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import Dim
@@ -151,9 +152,10 @@ class Template:
     Attributes:
         expression: what it returns, or None if the body has other statements.
         uses: how often the expression reads each input.
+        width: about how many columns it takes beside its inputs.
     """
 
-    __slots__ = ("arity", "context", "expression", "op", "uses")
+    __slots__ = ("_filler", "arity", "context", "expression", "op", "uses", "width")
 
     def __init__(
         self, op: Op, attrs: dict[str, Any], context: Context, arity: int
@@ -163,12 +165,14 @@ class Template:
         self.arity = arity
         function = op.bodies.get(context.backend.name, op.run)
         self.expression: ast.expr | None = None
+        self._filler: Filler | None = None
         if op.emitter is None and not op.helper:
             returned = _static_return(function, attrs)
             if returned is not None:
                 specialise = _Specialise(op, function, attrs, context, arity)
                 self.expression = specialise.visit(copy.deepcopy(returned))
         self.uses = self._count()
+        self.width = 20 if self.expression is None else bounds(self.expression)[0]
 
     def _count(self) -> list[int]:
         if self.expression is None:
@@ -182,7 +186,9 @@ class Template:
     def fill(self, args: Sequence[ast.expr]) -> ast.expr:
         """The expression with the arguments in place."""
         assert self.expression is not None
-        made = _Fill(args).visit(self.expression)
+        if self._filler is None:
+            self._filler = compile_filler(self.expression)
+        made = self._filler(args)
         return sign_inward(made) if isinstance(made, ast.UnaryOp) else made
 
 
@@ -343,24 +349,31 @@ def _evaluate_if_static(node: ast.expr, to: _Specialise) -> tuple:
     return _evaluate(node, to.function, to.attrs)
 
 
-class _Fill(ast.NodeTransformer):
-    """Copies a template with the arguments in the holes."""
+Filler = Callable[[Sequence[ast.expr]], Any]
 
-    def __init__(self, args: Sequence[ast.expr]) -> None:
-        self.args = args
 
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, _Hole):
-            return self.args[node.position]
-        fields = {}
-        for key, old in ast.iter_fields(node):
-            if isinstance(old, list):
-                fields[key] = [
-                    self.visit(o) if isinstance(o, ast.AST) else o for o in old
-                ]
-            else:
-                fields[key] = self.visit(old) if isinstance(old, ast.AST) else old
-        return type(node)(**fields)
+def compile_filler(tree: ast.AST) -> Filler:
+    """A function that copies a template with the arguments in the holes.
+
+    What has no hole is shared by all copies: nothing changes a tree once it is made.
+    """
+    if isinstance(tree, _Hole):
+        position = tree.position
+        return lambda args: args[position]
+    if not any(isinstance(n, _Hole) for n in ast.walk(tree)):
+        return lambda args: tree
+    kind = type(tree)
+    fields = [_compile_field(getattr(tree, f, None)) for f in tree._fields]
+    return lambda args: kind(*[field(args) for field in fields])
+
+
+def _compile_field(value: Any) -> Filler:
+    if isinstance(value, list):
+        parts = [_compile_field(v) for v in value]
+        return lambda args: [part(args) for part in parts]
+    if isinstance(value, ast.AST):
+        return compile_filler(value)
+    return lambda args: value
 
 
 def in_place_statements(
@@ -370,7 +383,6 @@ def in_place_statements(
     assert op.inplace is not None
     statements = list(parse_body(op.inplace).body)
     made: list[ast.stmt] = []
-    fill = _Fill(args)
     specialise = _Specialise(op, op.inplace, attrs, context, len(args))
     while statements:
         first = statements.pop(0)
@@ -380,8 +392,8 @@ def in_place_statements(
         elif not isinstance(first, ast.Expr) or not isinstance(
             first.value, ast.Constant
         ):
-            filled = fill.visit(specialise.visit(copy.deepcopy(first)))
-            made.append(subtracting(filled))
+            template = specialise.visit(copy.deepcopy(first))
+            made.append(subtracting(compile_filler(template)(args)))
     return made
 
 

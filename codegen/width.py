@@ -1,0 +1,77 @@
+"""Bounds on how wide a tree prints, without printing it.
+
+Printing each statement to see whether it fits would take most of the time of code
+generation.  Nearly always the bounds decide.
+"""
+
+from __future__ import annotations
+
+import ast
+
+_OPERATORS = {
+    ast.Pow: 2,
+    ast.FloorDiv: 4,
+    ast.LShift: 4,
+    ast.RShift: 4,
+}
+
+
+def bounds(tree: ast.AST) -> tuple[int, int]:
+    """The least and the greatest number of columns that a tree may take on one line.
+
+    The two differ by the parentheses and blanks that depend on precedence.
+    """
+    least = most = 0
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            least += len(node.id)
+            most += len(node.id)
+            continue
+        if kind is ast.Constant:
+            size = len(repr(node.value))
+            least += size
+            most += size + 2 * (type(node.value) is not int)
+            continue
+        low, high = _own(node, kind)
+        least += low
+        most += high
+        waiting.extend(ast.iter_child_nodes(node))
+    return least, most
+
+
+def _own(node: ast.AST, kind: type) -> tuple[int, int]:
+    """What a node adds to its children."""
+    if kind is ast.BinOp:
+        size = _OPERATORS.get(type(node.op), 3)
+        return size, size + 4
+    if kind is ast.Call:
+        count = len(node.args) + len(node.keywords)
+        size = 2 + 2 * max(count - 1, 0)
+        return size, size + 2
+    if kind is ast.Attribute:
+        size = 1 + len(node.attr)
+        return size, size + 2
+    if kind is ast.Subscript:
+        return 2, 4
+    if kind is ast.keyword:
+        size = 1 + len(node.arg or "")
+        return size, size
+    if kind is ast.UnaryOp:
+        return 1, 6
+    if kind in (ast.Tuple, ast.List):
+        size = 2 * max(len(node.elts) - 1, 0)
+        return size, size + 3
+    if kind is ast.Slice:
+        return 1, 4
+    if kind is ast.Compare:
+        return 3 * len(node.ops), 8 * len(node.ops) + 2
+    if kind is ast.Assign:
+        return 3, 3
+    if kind is ast.AugAssign:
+        return 4, 5
+    if isinstance(node, ast.expr_context | ast.operator | ast.unaryop | ast.cmpop):
+        return 0, 0
+    return 0, 100  # no bound is known: print it
