@@ -57,8 +57,10 @@ _DIAGONALS = [
 @op(infer=_infer_diagonal, aliases="view", linear=True, samples=_DIAGONALS)
 def diagonal(x, *, offset=0, axis1=0, axis2=1):
     """The elements `x[i, i + offset]`, as a new last axis."""
-    if axis1 == 0 and axis2 == 1:
-        return x.diagonal(offset) if offset else x.diagonal()
+    if (offset, axis1, axis2) == (0, 0, 1):
+        return x.diagonal()
+    if (axis1, axis2) == (0, 1):
+        return x.diagonal(offset)
     return x.diagonal(offset, axis1, axis2)
 
 
@@ -144,8 +146,10 @@ def _infer_trace(t: ArrayType, *, offset, axis1, axis2):
 @op(infer=_infer_trace, linear=True, samples=[*_DIAGONALS, arg(4, 2).with_()])
 def trace(x, *, offset=0, axis1=0, axis2=1):
     """Sum along a diagonal."""
-    if axis1 == 0 and axis2 == 1:
-        return x.trace(offset) if offset else x.trace()
+    if (offset, axis1, axis2) == (0, 0, 1):
+        return x.trace()
+    if (axis1, axis2) == (0, 1):
+        return x.trace(offset)
     return x.trace(offset, axis1, axis2)
 
 

@@ -54,7 +54,9 @@ def count_along(x, axis):
 
 
 def per_lane(count, x):
-    """A count that is an array, in the dtype of `x`, so that floats stay as narrow."""
+    """A count that is an array, in a dtype that keeps floats as narrow as `x`."""
+    if np.result_type(dtype_of(count), dtype_of(x)) == dtype_of(x):
+        return count
     return astype(count, dtype=np.dtype(dtype_of(x).char.lower()).name)
 
 
@@ -257,7 +259,7 @@ _SPREADS = [
 
 def _centred(x, axis):
     """`x` less its mean, conjugated: a real function of complex `x` needs that."""
-    centred = x - mean(x, axis=axis, keepdims=True)
+    centred = x - mean(x, axis=axis, keepdims=axis is not None)
     return conj(centred) if dtype_of(x).kind == "c" else centred
 
 
