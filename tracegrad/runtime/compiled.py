@@ -84,6 +84,7 @@ class Compiled:
                 fix="give it to .source(...) or .ir(...)",
             )
         found = self._specialization(call)
+        self._promote(found.entry)
         plain_args, plain_kwargs = call.plain()
         return found.run(*plain_args, **plain_kwargs)
 
@@ -103,7 +104,6 @@ class Compiled:
         if found is None:
             with self._lock:
                 found = self._find(call) or self._make(call)
-        self._promote(found.entry)
         self._latest = found
         return found
 
@@ -149,9 +149,10 @@ class Compiled:
                 family.specializations.remove(oldest)
                 if not family.specializations and key != newest.key:
                     del self._families[key]
-        self._rest = tuple(e for e in self._rest if e is not oldest.entry)
-        if self._first is oldest.entry:
-            self._first = newest.entry
+        entry = vars(oldest).get("entry")  # made at its first call, if there was one
+        self._rest = tuple(e for e in self._rest if e is not entry)
+        if self._first is entry:
+            self._first = _always_miss
 
     def _for_types(self, call: Call) -> Specialization:
         """The program for types given by `tg.spec`; only its source is of use."""
