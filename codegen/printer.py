@@ -139,8 +139,7 @@ class Printer(ExpressionPrinter):
         self.width = width
         self.lines: list[str] = []
         self.comment: str | None = None
-        # Whether the statement certainly fits its line, so that no layout is needed.
-        self.fits = False
+        self.fits = False  # certainly on one line: no layout is needed
         self._indent = 0
 
     def text(self, tree: ast.AST) -> str:
@@ -332,15 +331,11 @@ class Printer(ExpressionPrinter):
 
         The value is parenthesised rather than the target broken.
         """
-        if self.fits:
-            self.parts += [*before, operator]
-            self.value(node, bare)
-            return
         value = parseable(node)
         atom = isinstance(value, ast.Name | ast.Constant | ast.JoinedStr)
         chain = isinstance(value, ast.Attribute | ast.Call | ast.Subscript)
         need = "" if wrapped(value, TEST) else needs_parens(value)
-        if not (atom or (chain and need == "best-fit")):
+        if self.fits or not (atom or (chain and need == "best-fit")):
             self.parts += [*before, operator]
             self.value(node, bare)
             return

@@ -25,11 +25,12 @@ from tracegrad.codegen.build import (
 from tracegrad.codegen.lower import Constants, Line
 from tracegrad.codegen.names import Namer
 from tracegrad.codegen.printer import Blank, Comment, docstring, to_source
-from tracegrad.codegen.template import Context, name
+from tracegrad.codegen.template import Context, is_helper, name
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.graph import Const
 from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Routine
+from tracegrad.ops.library import Library
 
 # Captured arrays of up to this many elements are written into the text.
 _WRITTEN_ELEMENTS = 12
@@ -143,12 +144,16 @@ class _Writer:
         self.backend = backend
         self.context = Context(backend)
         names = [r.name for r in routines]
-        top = Namer([*names, backend.alias, "Path", "stored"])
-        self.constants = Constants(top)
+        reserved = [*names, backend.alias, *_reserved(routines, backend)]
+        self.constants = Constants(Namer([*reserved, *_local_names(routines)]))
+        for routine in routines:
+            for constant in routine.graph.constants():
+                if isinstance(constant.value, np.ndarray):
+                    self.constants.name_of(constant)
         self.beside = beside or "constants.npz"
         self.builders: list[FunctionBuilder] = []
         check = check_arguments(routines[-1], self.context) if documented else None
-        taken = [*names, backend.alias, *([check.name] if check else ())]
+        taken = [*reserved, *self.constants.named, *([check.name] if check else ())]
         functions: list[ast.stmt] = []
         for routine in routines:
             builder = FunctionBuilder(
@@ -256,6 +261,30 @@ class _Writer:
             joined = "; " if "  # " in kept[i] else "  # "
             kept[i] += f"{joined}{kinds}"
         return "\n".join(kept) + "\n"
+
+
+def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
+    """Names of the module that no variable may hide: helpers, libraries."""
+    found = {"Path", "stored", "check_shapes"}
+    for routine in routines:
+        for node in routine.graph.nodes:
+            if is_helper(node.op, node.attrs, backend):
+                found.add(node.op.name)
+            function = node.op.bodies.get(backend.name, node.op.run)
+            used = function.__code__.co_names
+            found |= {
+                n for n in used if isinstance(function.__globals__.get(n), Library)
+            }
+    return found
+
+
+def _local_names(routines: Sequence[Routine]) -> set[str]:
+    """Names that variables of the functions would like to have."""
+    found = {p.name for r in routines for p in r.parameters}
+    for routine in routines:
+        for node in routine.graph.nodes:
+            found |= {v.hint for v in node.outputs if v.hint}
+    return found
 
 
 def _in_order(tree: ast.AST) -> list[ast.stmt]:

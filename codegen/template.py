@@ -429,6 +429,14 @@ class _Libraries(ast.NodeTransformer):
         return node
 
 
+def is_helper(op: Op, attrs: dict[str, Any], backend: Backend) -> bool:
+    """Whether an application of the op is emitted as a call of a helper function."""
+    if op.emitter is not None:
+        return False
+    function = op.bodies.get(backend.name, op.run)
+    return op.helper or _static_return(function, attrs) is None
+
+
 def _helper(op: Op, context: Context) -> ast.FunctionDef:
     """The body of an op as a function of the emitted module."""
     function = op.bodies.get(context.backend.name, op.run)

@@ -356,7 +356,8 @@ def _smaller(a: Value, b: Value) -> bool:
 def select_outward(r: Rewriter, node: Node) -> Any:
     """`where(m, a, 0) * b` is `where(m, a * b, 0)`: zero even where `b` is nan.
 
-    So what the user's own `where` leaves out has no cotangent, whatever its slope.
+    So what the user's own `where` leaves out has no cotangent, even where its slope is
+    nan, as for `np.nansum(x**2)`.  (Infinite slopes are the business of `pull_back`.)
     """
     for i, v in enumerate(node.inputs):
         made = r.source(v, where)
