@@ -311,6 +311,28 @@ def test_shape_and_dtype_of_in_place_results(traced) -> None:
     assert said(traced, errors.DTypeError, whole)[2] == place(whole, 2)
 
 
+def test_views_that_depend_on_the_layout(traced) -> None:
+    """`x.T * 2` lies in Fortran order, so that its reshape is a copy."""
+
+    def f(a):
+        y = a.T * 2.0
+        z = y.reshape(-1)
+        z[0] = 1.0
+        return y
+
+    lines = said(traced, errors.UnsupportedError, f, np.eye(3))
+    assert "may lie in Fortran order" in lines[0]
+    assert lines[2] == place(f, 3)
+
+    def g(a):
+        y = (a.T * 2.0).copy()
+        z = y.reshape(-1)
+        z[0] = 1.0
+        return y, a.T.reshape(-1) * 2.0
+
+    traced(g, np.eye(3))
+
+
 def test_user_handlers_do_not_catch_a_restart(traced) -> None:
     """`except Exception` in the user's function must not swallow it."""
 

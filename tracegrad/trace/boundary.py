@@ -18,7 +18,7 @@ from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.types import Dim
 from tracegrad.ops.index import getitem
 from tracegrad.ops.record import Ref
-from tracegrad.trace.buffers import Handle, current, shares_memory
+from tracegrad.trace.buffers import Handle, current, in_c_order, shares_memory
 from tracegrad.trace.session import ACTIVE, Session, leaked
 from tracegrad.trace.sizes import Size, user_size
 
@@ -111,22 +111,26 @@ def lift(
 
 
 def _lift_value(value: Value, session: Session, sources: Sources, fresh: bool) -> Any:
-    if fresh:
-        return session.array(value, session)
-    for known, handle in sources:
-        if known is value:
-            return handle
-    node = session.builder.producers.get(value)
-    if node is None or node.op.aliases is None:
-        return session.array(value, session)
-    found = _viewed(value, session, sources)
-    if found is None:
-        return session.array(value, session)
-    handle, steps = found
-    if _is_scalar(steps[-1]) or not shares_memory(handle, steps):
-        return session.array(value, session)
-    cls = type(handle)
-    return cls(value, session.builder, handle.buffer, handle, steps)
+    if not fresh:
+        for known, handle in sources:
+            if known is value:
+                return handle
+        node = session.builder.producers.get(value)
+        found = None
+        if node is not None and node.op.aliases is not None:
+            found = _viewed(value, session, sources)
+        if found is not None:
+            handle, steps = found
+            if not _is_scalar(steps[-1]) and shares_memory(handle, steps):
+                cls = type(handle)
+                return cls(value, session.builder, handle.buffer, handle, steps)
+    made = session.array(value, session)
+    if len(value.type.shape) > 1:
+        made.buffer.mixed = any(
+            len(known.type.shape) > 1 and not in_c_order(handle)
+            for known, handle in sources
+        )
+    return made
 
 
 def _is_scalar(step: Node) -> bool:

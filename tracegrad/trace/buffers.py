@@ -28,14 +28,19 @@ class Buffer:
         value: what it holds now.
         version: number of writes so far.
         origin: `ARGUMENT` if the caller owns it, which forbids writing.
+        mixed: whether it may lie in another than C order, being computed from an array
+            that does (NumPy keeps the order of operands).
+        doubtful: whether something may be a view of it or a copy, for that reason.
     """
 
-    __slots__ = ("origin", "value", "version")
+    __slots__ = ("doubtful", "mixed", "origin", "value", "version")
 
     def __init__(self, value: Value, origin: str = FRESH) -> None:
         self.value = value
         self.version = 0
         self.origin = origin
+        self.mixed = False
+        self.doubtful = False
 
 
 class Handle(Ref):
@@ -117,6 +122,13 @@ def store(handle: Handle, update: Callable[[Ref], Ref]) -> None:
 def push(handle: Handle, value: Value) -> None:
     """Make `value` what the handle holds, through to the buffer."""
     parent, buffer = handle.parent, handle.buffer
+    if buffer.doubtful:
+        raise UnsupportedError(
+            "an array was reshaped that may lie in Fortran order, as the transposed "
+            "array does that it was computed from; so NumPy may have made a view of it "
+            "or a copy, and then it was written",
+            fix="make a copy before it is reshaped: y = y.copy()",
+        )
     if parent is None:
         _name(value, buffer.value)
         buffer.value = value
@@ -175,28 +187,53 @@ def put_back(builder: Builder, step: Node, base: Value, new: Value) -> Value:
     )
 
 
-def shares_memory(handle: Handle, steps: tuple[Node, ...]) -> bool:
-    """Whether `steps` on the handle give a view, where that depends on the layout.
+def _empty_view(
+    handle: Handle, steps: tuple[Node, ...]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """An array without content in place of the buffer, and of `steps` on the handle.
 
-    Tried on an array without content of the same shapes.
+    None where that can't be made: with symbolic sizes, or too large.
     """
-    if not any(step.op.aliasing(step.attrs) == "maybe" for step in steps):
-        return True
     chain = list(steps)
     while handle.parent is not None:
         chain = [*handle.steps, *chain]
         handle = handle.parent
     shape = handle.value.type.shape
     if any(isinstance(size, Dim) for size in shape):
-        return True
+        return None
     try:
         whole = part = np.empty(shape, handle.value.type.dtype)
         for step in chain:
-            if len(step.inputs) > 1:
-                return False
             part = step.op.run(part, **step.attrs)
     except Exception:
-        # Too large, or a symbolic size among the attributes: NumPy gives a view of
-        # whole arrays, which nearly all are.
-        return len(chain) == len(steps)
-    return np.may_share_memory(whole, part)
+        return None
+    return whole, part
+
+
+def shares_memory(handle: Handle, steps: tuple[Node, ...]) -> bool:
+    """Whether `steps` on the handle give a view, where that depends on the layout.
+
+    Whole arrays are taken to lie in C order; where that is not known, the buffer is
+    marked, and refuses to be written from then on.
+    """
+    if not any(step.op.aliasing(step.attrs) == "maybe" for step in steps):
+        return True
+    if handle.buffer.mixed:
+        handle.buffer.doubtful = True
+    made = _empty_view(handle, steps)
+    return made is None or np.may_share_memory(*made)
+
+
+def in_c_order(handle: Handle) -> bool:
+    """Whether an array is known to lie in C order."""
+    if handle.buffer.mixed:
+        return False
+    if handle.parent is None:
+        return True
+    made = _empty_view(handle, ())
+    return made is not None and made[1].flags.c_contiguous
+
+
+def raveled_anew(x: object) -> bool:
+    """Whether `ravel` of it is known to be a copy, which `reshape(-1)` need not be."""
+    return isinstance(x, Handle) and not x.buffer.mixed and not in_c_order(x)

@@ -25,7 +25,7 @@ from tracegrad.ops.define import ACCEPT, METHODS, UPDATES
 from tracegrad.ops.infer import broadcast_shapes, shape_text
 from tracegrad.ops.record import Ref, as_operand, type_of
 from tracegrad.trace.boundary import enter, holds_handles, lift, lower, name_result
-from tracegrad.trace.buffers import Handle, current, push, refuse_write
+from tracegrad.trace.buffers import Handle, current, push, raveled_anew, refuse_write
 from tracegrad.trace.session import Session
 from tracegrad.trace.sizes import Size, user_shape
 
@@ -108,6 +108,7 @@ def call_function(
             return write_out(session, out, result, short(function))
         args = _constants_as_refs(session, args)
         fresh = function in FRESH and kwargs.get("copy", True) is True
+        fresh = fresh or (function is np.ravel and any(map(raveled_anew, args[:1])))
         return enter(session, accept, args, kwargs, name=short(function), fresh=fresh)
     if function in UPDATES and holds_handles((args, kwargs)):
         return update(session, UPDATES[function], args, kwargs, short(function))

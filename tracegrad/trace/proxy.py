@@ -35,6 +35,7 @@ from tracegrad.trace.buffers import (
     Handle,
     current,
     push,
+    raveled_anew,
     refuse_write,
 )
 from tracegrad.trace.numpy_api import (
@@ -361,6 +362,7 @@ class _Method:
             return update(session, UPDATES[name], (array, *args), kwargs, f"x.{name}")
         out = kwargs.pop("out", None)
         fresh = name in FRESH_METHODS and kwargs.get("copy", True) is True
+        fresh = fresh or (name == "ravel" and raveled_anew(array))
         result = enter(
             session,
             METHODS[name],
@@ -369,6 +371,8 @@ class _Method:
             name=f"x.{name}",
             fresh=fresh,
         )
+        if name == "copy" and not args and not kwargs:
+            result.buffer.mixed = False  # the method makes C order, unlike np.copy
         return result if out is None else write_out(session, out, result, f"x.{name}")
 
 
