@@ -1,0 +1,72 @@
+"""PyTorch's autograd on NumPy: `import tracegrad.eager as torch`.
+
+How it is made, from the bottom up: `nodes` (the graph), `tensor` (the state),
+`numeric` (rules on numbers), `runtime` and `engine` (the functions of an op, generated
+at first use), `inplace` and `versions`, `hooks`, `modes`, `backward`; on top of these,
+PyTorch's names are entered through `registry`, one small paragraph each.
+"""
+
+import warnings as _warnings
+
+from tracegrad.eager import (  # noqa: F401
+    arithmetic,
+    autograd,
+    creation,
+    indexing,
+    nn,
+    reductions,
+    shapes,
+)
+from tracegrad.eager.dtypes import NAMES as _DTYPES
+from tracegrad.eager.dtypes import (
+    dtype,
+    finfo,
+    get_default_dtype,
+    iinfo,
+    set_default_dtype,
+)
+from tracegrad.eager.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from tracegrad.eager.registry import FUNCTIONS as _FUNCTIONS
+from tracegrad.eager.registry import SHOWN_IN as _SHOWN_IN
+from tracegrad.eager.tensor import Parameter, Size, Tensor, Variable, device
+
+# PyTorch computes 1 / 0 and sqrt(-1) in silence.  NumPy's warnings are silenced where
+# they come from our own frames only.
+_warnings.filterwarnings(
+    "ignore", category=RuntimeWarning, module=r"tracegrad\.eager\."
+)
+
+globals().update(_DTYPES)
+globals().update(_FUNCTIONS)
+_SHOWN_IN.append(globals())
+
+__all__ = [
+    "Parameter",
+    "Size",
+    "Tensor",
+    "Variable",
+    "autograd",
+    "creation",
+    "device",
+    "dtype",
+    "enable_grad",
+    "finfo",
+    "get_default_dtype",
+    "iinfo",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "nn",
+    "no_grad",
+    "set_default_dtype",
+    "set_grad_enabled",
+    *_DTYPES,
+    *_FUNCTIONS,
+]

@@ -1,0 +1,352 @@
+"""Operators, and the elementwise functions that are ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracegrad.eager.dtypes import from_numpy_dtype, result_type
+from tracegrad.eager.engine import entry_of
+from tracegrad.eager.inplace import in_place
+from tracegrad.eager.nodes import extras_of
+from tracegrad.eager.registry import (
+    in_place_op,
+    named,
+    op_function,
+    torch_function,
+    write_out,
+)
+from tracegrad.eager.runtime import unwrapped
+from tracegrad.eager.tensor import Tensor, wrap
+from tracegrad.ops import elementary, elementwise, select, trigonometry
+
+
+def _operators(op: Any, *names: str, title: str | None = None) -> Any:
+    """Operators that are an op."""
+    return op_function(op, *names, grad=title, function=False)
+
+
+# ------------------------------------------------------------------------ arithmetic
+add_op = _operators(elementwise.add, "__add__", "__radd__", title="AddBackward0")
+sub_op = _operators(elementwise.subtract, "__sub__", title="SubBackward0")
+mul_op = _operators(elementwise.multiply, "__mul__", "__rmul__", title="MulBackward0")
+div_op = _operators(elementwise.divide, "__truediv__", title="DivBackward0")
+op_function(
+    elementwise.negative,
+    "neg",
+    "negative",
+    "__neg__",
+    grad="NegBackward0",
+    inplace=True,
+)
+op_function(elementwise.floor_divide, "floor_divide", "__floordiv__", inplace=True)
+op_function(
+    elementwise.remainder,
+    "remainder",
+    "__mod__",
+    grad="RemainderBackward0",
+    inplace=True,
+)
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    return other if alpha == 1 else other * alpha
+
+
+@torch_function("add", methods=True, inplace=True)
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """`input + alpha * other`."""
+    result = add_op.eager(input, _scaled(other, alpha))
+    return result if out is None else write_out(out, result)
+
+
+@torch_function("sub", "subtract", methods=True, inplace=True)
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """`input - alpha * other`."""
+    result = sub_op.eager(input, _scaled(other, alpha))
+    return result if out is None else write_out(out, result)
+
+
+@torch_function("mul", "multiply", methods=True)
+def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """`input * other`."""
+    if not isinstance(input, Tensor):
+        input, other = other, input
+    result = mul_op.eager(input, other)
+    return result if out is None else write_out(out, result)
+
+
+@torch_function("div", "divide", "true_divide", methods=True, inplace=True)
+def div(
+    input: Any,
+    other: Any,
+    *,
+    rounding_mode: str | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`input / other`, rounded to `"floor"` or `"trunc"` if asked."""
+    if rounding_mode == "floor":
+        result = entry_of(elementwise.floor_divide).eager(input, other)
+    else:
+        result = div_op.eager(input, other)
+        if rounding_mode == "trunc":
+            result = entry_of(select.trunc).eager(result)
+    return result if out is None else write_out(out, result)
+
+
+@torch_function("rsub", methods=True)
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """`other - alpha * input`."""
+    result = sub_op.reversed(_scaled(input, alpha), other)
+    return named(result, "RsubBackward1")
+
+
+def _rtruediv(self: Tensor, other: Any) -> Tensor:
+    return reciprocal.eager(self) * other
+
+
+def _rfloordiv(self: Tensor, other: Any) -> Tensor:
+    return entry_of(elementwise.floor_divide).reversed(self, other)
+
+
+def _rmod(self: Tensor, other: Any) -> Tensor:
+    return entry_of(elementwise.remainder).reversed(self, other)
+
+
+pow_op = entry_of(elementary.power)
+pow_op.title = "PowBackward1"
+
+
+@torch_function("pow", methods=True, inplace=True)
+def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """`input` to the power `exponent`; one of them may be a number."""
+    if not isinstance(input, Tensor):
+        result = pow_op.reversed(exponent, input)
+    elif isinstance(exponent, Tensor):
+        result = pow_op.eager(input, exponent)
+    else:
+        if (
+            isinstance(exponent, int)
+            and exponent < 0
+            and input._data.dtype.kind in "iub"
+        ):
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        result = named(pow_op.eager(input, exponent), "PowBackward0")
+    return result if out is None else write_out(out, result)
+
+
+Tensor.__pow__ = pow  # type: ignore[attr-defined]
+Tensor.__rpow__ = lambda self, other: pow(other, self)  # type: ignore[attr-defined]
+Tensor.__rsub__ = rsub  # type: ignore[attr-defined]
+Tensor.__rtruediv__ = _rtruediv  # type: ignore[attr-defined]
+Tensor.__rfloordiv__ = _rfloordiv  # type: ignore[attr-defined]
+Tensor.__rmod__ = _rmod  # type: ignore[attr-defined]
+Tensor.__pos__ = lambda self: self  # type: ignore[attr-defined]
+
+mul_ = in_place_op(mul_op, "mul_")
+for _name, _entry in {
+    "iadd": add_op,
+    "isub": sub_op,
+    "imul": mul_op,
+    "itruediv": div_op,
+    "ifloordiv": entry_of(elementwise.floor_divide),
+    "imod": entry_of(elementwise.remainder),
+}.items():
+    setattr(Tensor, f"__{_name}__", in_place_op(_entry, f"__{_name}__"))
+Tensor.mul_ = Tensor.multiply_ = mul_  # type: ignore[attr-defined]
+Tensor.__ipow__ = Tensor.pow_  # type: ignore[attr-defined]
+
+
+# ----------------------------------------------------------- comparison and logic
+for _op, _names in (
+    (elementwise.less, ("lt", "less", "__lt__")),
+    (elementwise.less_equal, ("le", "less_equal", "__le__")),
+    (elementwise.greater, ("gt", "greater", "__gt__")),
+    (elementwise.greater_equal, ("ge", "greater_equal", "__ge__")),
+    (elementwise.equal, ("eq",)),
+    (elementwise.not_equal, ("ne", "not_equal")),
+    (elementwise.logical_and, ("logical_and",)),
+    (elementwise.logical_or, ("logical_or",)),
+    (elementwise.logical_xor, ("logical_xor",)),
+    (elementwise.logical_not, ("logical_not",)),
+    (elementwise.bitwise_and, ("bitwise_and", "__and__", "__rand__")),
+    (elementwise.bitwise_or, ("bitwise_or", "__or__", "__ror__")),
+    (elementwise.bitwise_xor, ("bitwise_xor", "__xor__", "__rxor__")),
+    (elementwise.invert, ("bitwise_not", "__invert__")),
+    (elementwise.left_shift, ("bitwise_left_shift", "__lshift__")),
+    (elementwise.right_shift, ("bitwise_right_shift", "__rshift__")),
+    (select.isnan, ("isnan",)),
+    (select.isinf, ("isinf",)),
+    (select.isfinite, ("isfinite",)),
+    (select.signbit, ("signbit",)),
+):
+    op_function(_op, *_names, inplace=_names[0].startswith(("logical", "bitwise")))
+
+
+def _equal(self: Tensor, other: Any) -> Any:
+    if other is None or isinstance(other, str):
+        return False
+    return entry_of(elementwise.equal).eager(self, other)
+
+
+def _not_equal(self: Tensor, other: Any) -> Any:
+    if other is None or isinstance(other, str):
+        return True
+    return entry_of(elementwise.not_equal).eager(self, other)
+
+
+Tensor.__eq__ = _equal  # type: ignore[method-assign,assignment]
+Tensor.__ne__ = _not_equal  # type: ignore[method-assign,assignment]
+
+
+# -------------------------------------------------------------- functions of one array
+for _op, _names in (
+    (elementary.exp, ("exp",)),
+    (elementary.exp2, ("exp2",)),
+    (elementary.expm1, ("expm1",)),
+    (elementary.log, ("log",)),
+    (elementary.log2, ("log2",)),
+    (elementary.log10, ("log10",)),
+    (elementary.log1p, ("log1p",)),
+    (elementary.sqrt, ("sqrt",)),
+    (elementary.reciprocal, ("reciprocal",)),
+    (trigonometry.sin, ("sin",)),
+    (trigonometry.cos, ("cos",)),
+    (trigonometry.tan, ("tan",)),
+    (trigonometry.sinh, ("sinh",)),
+    (trigonometry.cosh, ("cosh",)),
+    (trigonometry.tanh, ("tanh",)),
+    (select.absolute, ("abs", "absolute", "__abs__")),
+    (select.sign, ("sign",)),
+):
+    op_function(_op, *_names, grad=f"{_names[0].capitalize()}Backward0", inplace=True)
+reciprocal = entry_of(elementary.reciprocal)
+for _op, _names in (
+    (select.floor, ("floor",)),
+    (select.ceil, ("ceil",)),
+    (select.trunc, ("trunc", "fix")),
+):
+    _title = f"{_names[0].capitalize()}Backward0"
+    op_function(_op, *_names, grad=_title, inplace=True, zero=True)
+
+
+@torch_function("square", methods=True, inplace=True)
+def square(input: Tensor) -> Tensor:
+    """The square, by `pow` as in PyTorch."""
+    return pow(input, 2)
+
+
+@torch_function("conj", "conj_physical", methods=True)
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor is itself."""
+    if input._data.dtype.kind != "c":
+        return input
+    return named(entry_of(select.conj).eager(input), "ConjBackward0")
+
+
+op_function(elementwise.positive, "positive", grad="PositiveBackward0")
+
+
+# ------------------------------------------------------------------- where and clamp
+@torch_function("where")
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition is true, `other` elsewhere."""
+    if input is None and other is None:
+        return tuple([wrap(i) for i in np.nonzero(condition._data)])
+    operands = [unwrapped(x)[0] for x in (input, other)]
+    common = from_numpy_dtype(result_type(operands))
+    parts = [
+        x.to(common)
+        if isinstance(x, Tensor)
+        else wrap(np.asarray(x).astype(common.numpy))
+        for x in (input, other)
+    ]
+    out = entry_of(select.where).eager(condition, *parts)
+    if out._node is not None:
+        extras_of(out._node).masks = True
+    return out
+
+
+entry_of(select.where).title = "WhereBackward0"
+
+
+@torch_function("where", methods=True, function=False)
+def _where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    return where(condition, self, other)
+
+
+entry_of(select.clip).title = "ClampBackward1"
+
+
+@torch_function("clamp", "clip", methods=True, inplace=True)
+def clamp(
+    input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None
+) -> Tensor:
+    """`input` limited to `[min, max]`; at a limit the derivative is 1."""
+    if min is None and max is None:
+        raise RuntimeError(
+            "torch.clamp: At least one of 'min' or 'max' must not be None"
+        )
+    data = input._data
+    given = [x for x in (min, max) if x is not None]
+    common = result_type([unwrapped(x)[0] for x in (input, *given)])
+    lowest, highest = (
+        (-np.inf, np.inf)
+        if common.kind == "f"
+        else (np.iinfo(common).min, np.iinfo(common).max)
+    )
+    limits = [
+        x.to(from_numpy_dtype(common))
+        if isinstance(x, Tensor)
+        else wrap(np.array(end if x is None else x, common))
+        for x, end in ((min, lowest), (max, highest))
+    ]
+    source = input if data.dtype == common else input.to(from_numpy_dtype(common))
+    result = entry_of(select.clip).eager(source, *limits)
+    if not any(isinstance(x, Tensor) for x in given):
+        named(result, "ClampBackward0")
+    return result if out is None else write_out(out, result)
+
+
+@torch_function("clamp_min", methods=True, inplace=True)
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """`input`, at least `min`."""
+    return named(clamp(input, min=min), "ClampMinBackward0")
+
+
+@torch_function("clamp_max", methods=True, inplace=True)
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """`input`, at most `max`."""
+    return named(clamp(input, max=max), "ClampMaxBackward0")
+
+
+# ------------------------------------------------------------------ filling in place
+@torch_function("zero_", methods=True)
+def zero_(self: Tensor) -> Tensor:
+    """Set all elements to 0."""
+    return _filled(self, lambda x: wrap(np.zeros_like(x._data)), "ZeroBackward0")
+
+
+@torch_function("fill_", methods=True)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Set all elements to one number."""
+    if isinstance(value, Tensor):
+        return in_place(self, lambda x, v: v.to(x.dtype).expand(x.shape), value)
+    return _filled(self, lambda x: wrap(np.full_like(x._data, value)), "FillBackward0")
+
+
+def _filled(self: Tensor, function: Any, name: str) -> Tensor:
+    in_place(self, function)
+    return self if self._root is not None else named(self, name)
+
+
+@torch_function("copy_", methods=True, function=False)
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Set the elements to those of `src`, which is broadcast and converted."""
+    return in_place(self, _converted, src)
+
+
+def _converted(x: Tensor, src: Tensor) -> Tensor:
+    made = src if src._data.dtype == x._data.dtype else src.to(x.dtype)
+    return made if made._data.shape == x._data.shape else made.expand(x.shape)

@@ -1,0 +1,225 @@
+"""`backward` and `grad`: the public forms of the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracegrad.eager import modes
+from tracegrad.eager.dtypes import from_numpy_dtype
+from tracegrad.eager.loop import Pass, add, from_user, own, to_user
+from tracegrad.eager.nodes import SEQ, Node
+from tracegrad.eager.registry import FUNCTIONS
+from tracegrad.eager.tensor import Size, Tensor, wrap
+
+
+def _roots(
+    tensors: Sequence[Tensor], grads: Sequence[Any], create: bool, run: Pass
+) -> list[Node]:
+    """The nodes to start from; their cotangents go into `run.grads`."""
+    nodes = []
+    for number, (tensor, grad) in enumerate(zip(tensors, grads)):
+        ct = _first(number, tensor, grad, create)
+        if tensor._node is None:
+            raise RuntimeError(
+                f"element {number} of tensors does not require grad and does not have "
+                "a grad_fn"
+            )
+        nodes.append(tensor._node)
+        add(run.grads, tensor._node[SEQ], ct)
+    return nodes
+
+
+def _first(number: int, tensor: Tensor, grad: Any, create: bool) -> Any:
+    data = tensor._data
+    if grad is None:
+        if tensor._node is None:
+            return None
+        if data.size != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if data.dtype.kind != "f":
+            raise RuntimeError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                f"{from_numpy_dtype(data.dtype)}"
+            )
+        one = np.ones(data.shape, data.dtype)
+        return wrap(one) if create else one
+    if not isinstance(grad, Tensor):
+        raise TypeError(
+            f"gradients can be either Tensors or None, but got {type(grad).__name__}"
+        )
+    if grad._data.shape != data.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{number}] has a shape of "
+            f"{Size(grad._data.shape)!r} and output[{number}] has a shape of "
+            f"{Size(data.shape)!r}."
+        )
+    if grad._data.dtype != data.dtype:
+        grad = grad.to(from_numpy_dtype(data.dtype))
+    return from_user(grad, create)
+
+
+def _tuple(x: Any) -> tuple:
+    return (x,) if isinstance(x, Tensor) else tuple(x)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves behind them.
+
+    Args:
+        tensors: one or several tensors; a scalar needs no entry in `grad_tensors`.
+        grad_tensors: the gradient of each tensor, or None for 1.
+        retain_graph: whether the graph can be used again; by default `create_graph`.
+        create_graph: whether the gradients can be differentiated.
+        grad_variables: the name that `grad_tensors` had once.
+        inputs: only these get a gradient.
+
+    Raises:
+        RuntimeError: PyTorch's messages.
+    """
+    tensors = _tuple(tensors)
+    given = grad_tensors if grad_tensors is not None else grad_variables
+    grads = (None,) * len(tensors) if given is None else _tuple_or_none(given)
+    retain = create_graph if retain_graph is None else retain_graph
+    run = Pass(bool(retain), bool(create_graph))
+    roots = _roots(tensors, grads, create_graph, run)
+    if inputs is not None:
+        inputs = _tuple(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+        run.wanted = _wanted(inputs)
+    _go(run, roots)
+    for tensor in inputs or ():
+        if not tensor.is_leaf and tensor._node[SEQ] in run.captured:
+            ct = to_user(run.captured[tensor._node[SEQ]])
+            ct = ct if create_graph else wrap(own(ct._data))
+            have = tensor._grad
+            tensor._grad = ct if have is None else have + ct
+
+
+def _tuple_or_none(x: Any) -> tuple:
+    return (x,) if isinstance(x, Tensor) or not hasattr(x, "__iter__") else tuple(x)
+
+
+def _wanted(inputs: tuple) -> set[int]:
+    for x in inputs:
+        if x._node is None:
+            raise RuntimeError(
+                "One of the differentiated Tensors does not require grad"
+            )
+    return {x._node[SEQ] for x in inputs}
+
+
+def _go(run: Pass, roots: list[Node]) -> None:
+    if run.create:
+        with modes.enable_grad():
+            run.run(roots)
+    else:
+        run.run(roots)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`; no `.grad` is touched.
+
+    Args:
+        outputs: tensors to differentiate.
+        inputs: tensors to differentiate by.
+        grad_outputs: the gradient of each output, or None for 1.
+        retain_graph: whether the graph can be used again; by default `create_graph`.
+        create_graph: whether the result can be differentiated.
+        only_inputs: always true.
+        allow_unused: whether an input that outputs do not depend on gives None.
+        is_grads_batched: whether `grad_outputs` have a leading axis of several.
+        materialize_grads: whether zeros stand in for None.
+
+    Raises:
+        RuntimeError: PyTorch's messages.
+    """
+    outputs, inputs = _tuple(outputs), _tuple(inputs)
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads="
+            "True, but got: allow_unused=False."
+        )
+    allow = materialize_grads if allow_unused is None else allow_unused
+    given = (None,) * len(outputs) if grad_outputs is None else grad_outputs
+    given = _tuple_or_none(given)
+    if is_grads_batched:
+        options = (retain_graph, create_graph, allow, materialize_grads)
+        return _batched(outputs, inputs, given, options)
+    retain = create_graph if retain_graph is None else retain_graph
+    run = Pass(bool(retain), bool(create_graph))
+    roots = _roots(outputs, given, create_graph, run)
+    run.wanted = _wanted(inputs)
+    run.accumulate = False
+    _go(run, roots)
+    results = []
+    for x in inputs:
+        found = run.captured.get(x._node[SEQ])
+        if found is None and not allow:
+            raise RuntimeError(
+                "One of the differentiated Tensors appears to not have been used in "
+                "the graph. Set allow_unused=True if this is the desired behavior."
+            )
+        if found is not None:
+            found = to_user(found)
+            if not create_graph:
+                found = wrap(own(found._data))
+        elif materialize_grads:
+            found = wrap(np.zeros_like(x._data))
+        results.append(found)
+    return tuple(results)
+
+
+def _batched(outputs: tuple, inputs: tuple, given: tuple, options: tuple) -> tuple:
+    """One pass for each entry along the first axis of `given`."""
+    retain, create, allow, materialize = options
+    count = next(len(g) for g in given if g is not None)
+    rows = []
+    for i in range(count):
+        rows.append(
+            grad(
+                outputs,
+                inputs,
+                tuple([None if g is None else g[i] for g in given]),
+                retain_graph=True if i + 1 < count else retain,
+                create_graph=create,
+                allow_unused=allow,
+                materialize_grads=materialize,
+            )
+        )
+    stack = FUNCTIONS["stack"]
+    return tuple([None if c[0] is None else stack(c) for c in zip(*rows)])
+
+
+def tensor_backward(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of this tensor to the `.grad` of the leaves behind it."""
+    backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
+
+
+Tensor.backward = tensor_backward  # type: ignore[attr-defined]

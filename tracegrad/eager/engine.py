@@ -1,0 +1,436 @@
+"""Two functions for every op, generated at first use: `eager` and `pull`.
+
+`entry_of(op)` makes them.  `entry.eager(*inputs, **attrs)` runs the op on tensors and
+records a node; `entry.pull(node, ct, grads)` hands the cotangent of its output on to
+its inputs.  The text is written from the op's arity, its attributes and from what its
+rules read (`numeric.reads_of`), and entered in `linecache`.  What the short functions
+are not made for goes to `general`: operands of different dtypes, Python numbers other
+than the usual ones, several outputs, variadic ops.
+
+Complex cotangents follow JAX's convention inside, as the rules do; `backward`
+conjugates where PyTorch's user looks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracegrad.eager.modes import NAMESPACE as NAMES
+from tracegrad.eager.nodes import Node, next_seq
+from tracegrad.eager.numeric import (
+    OUT,
+    Like,
+    names_loaded,
+    numeric,
+    plain,
+    reads_of,
+)
+from tracegrad.eager.runtime import (
+    SCALARS,
+    conform,
+    f4,
+    f8,
+    finish,
+    general,
+    general_pull,
+    graph_pull,
+    link,
+    saved_slots,
+    shape_error,
+    without_nan,
+)
+from tracegrad.eager.tensor import Tensor, new
+from tracegrad.errors import TracegradError
+from tracegrad.ops.define import HANDLERS, Op
+from tracegrad.ops.infer import ufunc_dtypes
+
+_numbers = itertools.count()
+_NO_DEFAULT = inspect.Parameter.empty
+
+
+class Entry:
+    """What eager mode knows of an op.
+
+    Attributes:
+        op: the op.
+        run: computes it on plain arrays.
+        elementwise: the ufunc whose promotion and broadcasting it follows, or None.
+        title: the name of its `grad_fn`, or a function of the node that gives it.
+        zero: whether inputs without a rule have the derivative zero, not none.
+        eager, pull: the generated functions.
+        slots: numbers of the values that nodes save, `OUT` for the output.
+        needs: for each parameter, the numbers that its cotangent reads.
+        flows: for each parameter, whether it has a derivative at all.
+    """
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.title: Any = "".join(p.title() for p in op.name.split("_")) + "Backward0"
+        self.eager: Callable = self._first_eager
+        self.reversed: Callable = self._first_reversed
+        ufunc = getattr(op.infer, "ufunc", None)
+        self.elementwise = ufunc if isinstance(ufunc, np.ufunc) else None
+        self.zero = False
+        self.ready = False
+
+    def _first_eager(self, *args: Any, **attrs: Any) -> Any:
+        self.prepare()
+        return self.eager(*args, **attrs)
+
+    def _first_reversed(self, *args: Any, **attrs: Any) -> Any:
+        self.prepare()
+        return self.reversed(*args, **attrs)
+
+    def prepare(self) -> Entry:
+        """Generate the functions, once."""
+        if self.ready:
+            return self
+        op = self.op
+        self.run = plain(op)
+        count = len(op.params)
+        rules = op.rules
+        self.flows = [op.rule is not None] * count
+        if rules is not None:
+            self.flows = [r is not None or self.zero for r in rules]
+        self.needs = reads_of(op) if any(self.flows) else [set() for _ in op.params]
+        self.slots = tuple(sorted(set().union(*self.needs))) if count else ()
+        simple = rules is not None and not op.variadic
+        self.pull = _pull_function(self) if simple else general_pull(self)
+        self.pull.entry = self  # type: ignore[attr-defined]
+        self.pull.title = self._title  # type: ignore[attr-defined]
+        self.pull.graph = graph_pull(self)  # type: ignore[attr-defined]
+        self.eager, self.reversed = _eager_functions(self)
+        self.ready = True
+        return self
+
+    def safe_pull(self) -> Callable:
+        """`pull`, with 0 where the cotangent is 0 and the slope is infinite."""
+        if self.elementwise is None or self.op.rules is None:
+            return self.pull
+        made = self.__dict__.get("_safe")
+        if made is None:
+            made = self._safe = _pull_function(self, safe=True)
+        return made
+
+    def slots_of(self, node: Node) -> tuple[int, ...]:
+        """The number of each value that `node` saved."""
+        return saved_slots(self, node)
+
+    def _title(self, node: Node) -> str:
+        return self.title if isinstance(self.title, str) else self.title(node)
+
+
+_entries: dict[str, Entry] = {}
+
+
+def entry_of(op: Op) -> Entry:
+    """The entry of an op; its functions are generated when they are first called."""
+    found = _entries.get(op.name)
+    if found is None:
+        found = _entries.setdefault(op.name, Entry(op))
+    return found
+
+
+def handle(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
+    """Run an op that was called with a tensor among its inputs."""
+    entry = entry_of(op)
+    for x in args:
+        if type(x) is not Tensor:
+            return general(entry, args, {**op.defaults, **attrs})
+    return entry.eager(*args, **attrs)
+
+
+HANDLERS[Tensor] = handle
+
+# ------------------------------------------------------------------------- generation
+NAMES.update(
+    Tensor=Tensor,
+    new=new,
+    ndarray=np.ndarray,
+    asarray=np.asarray,
+    next_seq=next_seq,
+    conform=conform,
+    finish=finish,
+    f4=f4,
+    f8=f8,
+    F4=SCALARS[f4],
+    F8=SCALARS[f8],
+    EMPTY={},
+    Like=Like,
+    shape_error=shape_error,
+    zeros_like=np.zeros_like,
+    without_nan=without_nan,
+)
+
+
+def _compile(name: str, lines: list[str], names: dict[str, Any]) -> Callable:
+    """Define one function in the common globals."""
+    number = next(_numbers)
+    text = "\n".join(lines) + "\n"
+    unique = f"{name}_{number}"
+    for key, value in names.items():
+        NAMES[f"{key}_{number}"] = value
+        text = text.replace(f"@{key}", f"{key}_{number}")
+    text = text.replace(f"def {name}(", f"def {unique}(")
+    filename = f"<tracegrad eager {unique}>"
+    exec(compile(text, filename, "exec"), NAMES)
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    made = NAMES.pop(unique)
+    made.__name__ = made.__qualname__ = name
+    return made
+
+
+# ------------------------------------------------------------------------------- pull
+def _pull_function(entry: Entry, safe: bool = False) -> Callable:
+    """`pull` of an op with one output and a rule for each input.
+
+    `safe` is the form that gives 0 where the cotangent is 0 and the slope infinite.
+    """
+    op = entry.op
+    lines = [f"def pull_{op.name}(node, ct, grads):"]
+    names: dict[str, Any] = {}
+    count = len(op.params)
+    attrs = ", **node[6]" if op.defaults else ""
+    inputs = "".join(f"n{k}, " for k in range(count))
+    if any(entry.flows):
+        lines.append(f"    {inputs}= node[3]")
+        lines.append("    m = node[5]")
+    slots = "".join(f"{_local(s)}, " for s in entry.slots)
+    for k, rule in enumerate(op.rules or ()):
+        if not entry.flows[k]:
+            continue
+        names[f"rule{k}"] = _no_rule if rule is None else numeric(rule)
+        lines.append(f"    if n{k} is not None:")
+        if entry.needs[k]:
+            lines.append(f"        {slots}= node[4]")
+        loaded = names_loaded(rule)
+        code = getattr(rule, "__code__", None)
+        args = []
+        for number in (OUT, *range(count)):
+            name = None if code is None else code.co_varnames[number + 2]
+            if number in entry.needs[k]:
+                args.append(_local(number))
+            elif loaded is not None and name not in loaded:
+                args.append("None")
+            elif number == OUT:
+                args.append("ct")
+            elif entry.elementwise is not None:
+                at = f"Like(m[{2 * number}], m[{2 * number + 1}])"
+                args.append(f"(ct if m is None else {at})")
+            else:
+                args.append(f"Like(m[{2 * number}], m[{2 * number + 1}])")
+        lines.append(f"        g = @rule{k}(ct, {', '.join(args)}{attrs})")
+        lines.append("        if g is None: g = zeros_like(ct)")
+        if safe:
+            lines.append("        g = without_nan(g, ct)")
+        at = f"m[{2 * k}], m[{2 * k + 1}]"
+        if entry.elementwise is not None:
+            lines.append(f"        if m is not None: g = conform(g, {at})")
+        else:
+            lines.append(
+                f"        if g.shape != m[{2 * k}] or g.dtype is not "
+                f"m[{2 * k + 1}]: g = conform(g, {at})"
+            )
+        lines.append(f"        s = n{k}[1]")
+        lines.append("        grads[s] = grads[s] + g if s in grads else g")
+    lines.append("    return")
+    return _compile(f"pull_{op.name}", lines, names)
+
+
+def _no_rule(*args: Any, **attrs: Any) -> None:
+    """The rule of an input whose derivative is zero everywhere."""
+
+
+def _local(slot: int) -> str:
+    return "out" if slot == OUT else f"x{slot}"
+
+
+# ------------------------------------------------------------------------------ eager
+def _saved_text(entry: Entry) -> str:
+    """The expression for what a node saves: only what a recorded input needs."""
+    flowing = [k for k, flows in enumerate(entry.flows) if flows]
+    if not entry.slots:
+        return "None"
+
+    def when(slots: Any) -> str | None:
+        asking = [k for k in flowing if entry.needs[k] & slots]
+        if asking == flowing:
+            return None
+        return " or ".join(f"n{k} is not None" for k in asking)
+
+    parts = []
+    for slot in entry.slots:
+        value = "od" if slot == OUT else f"d{slot}"
+        condition = when({slot})
+        parts.append(f"{value} if {condition} else None" if condition else value)
+    whole = f"({', '.join(parts)},)"
+    condition = when(set(entry.slots))
+    return f"({whole} if {condition} else None)" if condition else whole
+
+
+def _keeps_dtype(ufunc: np.ufunc) -> bool:
+    """Whether floating and complex operands of one dtype give that dtype."""
+    for d in map(np.dtype, "efdFD"):
+        try:
+            made = ufunc_dtypes(ufunc, (d,) * ufunc.nin)
+        except TracegradError:
+            continue
+        if made[0] != d:
+            return False
+    return True
+
+
+def _eager_functions(entry: Entry) -> tuple[Callable, Callable]:
+    """`eager`, and for a binary ufunc the same with swapped operands."""
+    op = entry.op
+    several = _has_several_outputs(op)
+    if op.variadic or several or not op.params:
+
+        def eager(*args: Any, **attrs: Any) -> Any:
+            return general(entry, args, {**op.defaults, **attrs})
+
+        return eager, eager
+    if entry.elementwise is not None and len(op.params) == 2:
+        return _binary(entry, "d0, d1"), _binary(entry, "d1, d0")
+    made = _fixed(entry)
+    return made, made
+
+
+def _has_several_outputs(op: Op) -> bool:
+    ufunc = getattr(op.infer, "ufunc", None)
+    if isinstance(ufunc, np.ufunc):
+        return ufunc.nout > 1
+    sample = op.samples[0]
+    arrays = sample.make()
+    return type(op.run(*arrays, **sample.attrs)) is tuple
+
+
+def _fixed(entry: Entry) -> Callable:
+    """`eager` of an op with a fixed number of inputs, all of them tensors."""
+    op = entry.op
+    count = len(op.params)
+    params = [f"x{k}" for k in range(count)]
+    signature, passed, attrs = ", ".join(params), "", "None"
+    names = {"entry": entry, "run": entry.run, "pull": entry.pull, "general": general}
+    if op.defaults:
+        keywords = []
+        for name, value in op.defaults.items():
+            if value is _NO_DEFAULT:
+                keywords.append(name)
+            else:
+                names[f"default_{name}"] = value
+                keywords.append(f"{name}=@default_{name}")
+        signature += ", *, " + ", ".join(keywords)
+        passed = ", " + ", ".join(f"{name}={name}" for name in op.defaults)
+        attrs = "{" + ", ".join(f"{name!r}: {name}" for name in op.defaults) + "}"
+    given = attrs if op.defaults else "{}"
+    tuple_of = f"({', '.join(params)},)"
+    checks = " or ".join(f"type(x{k}) is not Tensor" for k in range(count))
+    unary_ufunc = entry.elementwise is not None and count == 1
+    lines = [f"def eager_{op.name}({signature}):"]
+    lines.append(f"    if {checks}:")
+    lines.append(f"        return @general(@entry, {tuple_of}, {given})")
+    for k in range(count):
+        lines.append(f"    d{k} = x{k}._data")
+    flowing = [k for k, flows in enumerate(entry.flows) if flows]
+    for k in flowing:
+        lines.append(f"    n{k} = x{k}._node")
+    if unary_ufunc:
+        # A tensor with history is floating; others may need PyTorch's promotion.
+        test = "n0 is None and " if flowing else ""
+        lines.append(f"    if {test}d0.dtype.kind not in 'fc':")
+        lines.append(f"        return @general(@entry, {tuple_of}, {given})")
+    arrays = ", ".join(f"d{k}" for k in range(count))
+    lines.append(f"    od = @run({arrays}{passed})")
+    _finish_text(entry, lines, flowing, attrs, _meta_text(entry, unary_ufunc))
+    if op.aliases is not None:
+        names["link"] = link
+        lines.insert(-1, f"    @link(out, x0, @entry, {given})")
+    return _compile(f"eager_{op.name}", lines, names)
+
+
+def _meta_text(entry: Entry, unary_ufunc: bool) -> str:
+    whole = ", ".join(f"d{k}.shape, d{k}.dtype" for k in range(len(entry.op.params)))
+    if unary_ufunc and _keeps_dtype(entry.elementwise):
+        return "None"
+    return f"({whole})"
+
+
+def _finish_text(
+    entry: Entry, lines: list[str], flowing: list[int], attrs: str, meta: str
+) -> None:
+    """The part from the array `od` on: a tensor, its node if there is history."""
+    lines.append("    if type(od) is not ndarray: od = asarray(od)")
+    lines.append("    out = new(Tensor)")
+    lines.append("    out._data = od")
+    if flowing:
+        test = " or ".join(f"n{k} is not None" for k in flowing)
+        inputs = "".join(
+            f"n{k}, " if k in flowing else "None, " for k in range(len(entry.op.params))
+        )
+        lines.append(f"    if {test}:")
+        lines.append(
+            f"        out._node = [@pull, next_seq(), None, ({inputs}), "
+            f"{_saved_text(entry)}, {meta}, {attrs}, None]"
+        )
+    lines.append("    if special: finish(out)")
+    lines.append("    return out")
+
+
+def _binary(entry: Entry, order: str) -> Callable:
+    """`eager` of a binary ufunc; its second operand may be a Python number.
+
+    `order` is that of the operands as the ufunc takes them: `self` is `x`, the other
+    is `y`, and the number of an input says where it stands in the op.
+    """
+    op = entry.op
+    swapped = order == "d1, d0"
+    x, y = (1, 0) if swapped else (0, 1)
+    flowing = [k for k, flows in enumerate(entry.flows) if flows]
+    arguments = "(other, self)" if swapped else "(self, other)"
+    names = {
+        "entry": entry,
+        "run": entry.run,
+        "pull": entry.pull,
+        "general": general,
+    }
+    go_general = f"        return @general(@entry, {arguments}, {{}})"
+    lines = [
+        f"def eager_{op.name}(self, other):",
+        f"    d{x} = self._data",
+        "    t = type(other)",
+        "    if t is Tensor:",
+        f"        d{y} = other._data",
+        f"        d = d{x}.dtype",
+        f"        if d is not d{y}.dtype or (d is not f4 and d is not f8):",
+        "    " + go_general,
+        f"        n{y} = other._node",
+        "        try:",
+        "            od = @run(d0, d1)",
+        "        except ValueError as error:",
+        "            raise shape_error(error, d0, d1) from None",
+        "        m = None if d0.shape == d1.shape else "
+        "(d0.shape, d0.dtype, d1.shape, d1.dtype)",
+        "    elif t is float or t is int:",
+        f"        d = d{x}.dtype",
+        f"        d{y} = (F4 if d is f4 else F8 if d is f8 else EMPTY).get(other)",
+        f"        if d{y} is None:",
+        "    " + go_general,
+        f"        n{y} = None",
+        "        od = @run(d0, d1)",
+        "        m = None",
+        "    else:",
+        go_general,
+        f"    n{x} = self._node",
+    ]
+    meta = "m"
+    if flowing and not _keeps_dtype(entry.elementwise):
+        meta = "(d0.shape, d0.dtype, d1.shape, d1.dtype)"
+    _finish_text(entry, lines, flowing, "None", meta)
+    return _compile(f"eager_{op.name}", lines, names)

@@ -1,0 +1,227 @@
+"""Reading and writing by subscripts, with PyTorch's rules and error texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tracegrad.eager.engine import entry_of
+from tracegrad.eager.inplace import (
+    check_allowed,
+    check_writable,
+    in_place,
+)
+from tracegrad.eager.nodes import ATTRS, META, Node
+from tracegrad.eager.runtime import as_dtype, general
+from tracegrad.eager.tensor import Tensor, wrap
+from tracegrad.eager.versions import changed
+from tracegrad.errors import TracegradError
+from tracegrad.ir.index import ARRAY, Slice
+from tracegrad.ops import index, scatter
+
+FULL = Slice()
+getitem_op = entry_of(index.getitem)
+setitem_op = entry_of(scatter.setitem)
+
+
+def _title(node: Node) -> str:
+    """The name of the last of the functions that PyTorch would have chained."""
+    entries = node[ATTRS]["index"]
+    if ARRAY in entries:
+        return "IndexBackward0"
+    shape = node[META][0]
+    for entry in reversed(entries):
+        if entry is None:
+            return "UnsqueezeBackward0"
+        if isinstance(entry, int):
+            return "SelectBackward0"
+        if isinstance(entry, Slice) and entry != FULL:
+            return "SliceBackward0"
+    return "AliasBackward0" if shape is not None else ""
+
+
+getitem_op.title = _title
+setitem_op.title = "IndexPutBackward0"
+
+
+def _plain_entry(entry: Any) -> Any:
+    """One entry of a subscript, tensors as arrays, 0-d integer ones as ints."""
+    if isinstance(entry, Tensor):
+        data = entry._data
+        if data.dtype.kind not in "iub":
+            raise IndexError(
+                "tensors used as indices must be long, int, byte or bool tensors"
+            )
+        if data.dtype == np.uint8:
+            data = data.astype(bool)
+        return data.item() if not data.ndim and data.dtype.kind != "b" else data
+    if isinstance(entry, slice):
+        step = entry.step
+        if step is not None and step.__index__() <= 0:
+            raise ValueError("step must be greater than zero")
+        return entry
+    if isinstance(entry, list):
+        return np.array([_plain_entry(e) for e in entry], None if entry else np.int64)
+    if isinstance(entry, range):
+        return np.array(entry)
+    if isinstance(entry, float | complex | str):
+        raise TypeError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte "
+            "Variables are valid indices (got "
+            f"{type(entry).__name__})"
+        )
+    return entry
+
+
+def _key(x: Tensor, key: Any) -> tuple[tuple, dict[str, Any]]:
+    """The index arrays and the static subscript.
+
+    Raises:
+        IndexError: PyTorch's messages.
+    """
+    entries = key if isinstance(key, tuple) else (key,)
+    entries = tuple([_plain_entry(e) for e in entries])
+    shape = x._data.shape
+    used = [e for e in entries if e is not None and e is not Ellipsis]
+    if not shape and any(isinstance(e, int) and not isinstance(e, bool) for e in used):
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
+            "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
+        )
+    if not shape and any(isinstance(e, slice) for e in used):
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    taken = 0
+    for e in used:
+        taken += e.ndim if isinstance(e, np.ndarray) and e.dtype == bool else 1
+    if taken > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+    _check_ints(entries, shape, taken)
+    try:
+        return index.subscript(x._data, entries)
+    except TracegradError as error:
+        raise IndexError(error.what) from None
+
+
+def _check_ints(entries: tuple, shape: tuple, taken: int) -> None:
+    axis = 0
+    for e in entries:
+        if e is None:
+            continue
+        if e is Ellipsis:
+            axis += len(shape) - taken
+            continue
+        if isinstance(e, int | np.integer) and not -shape[axis] <= e < shape[axis]:
+            raise IndexError(
+                f"index {e} is out of bounds for dimension {axis} with size "
+                f"{shape[axis]}"
+            )
+        mask = isinstance(e, np.ndarray) and e.dtype == bool
+        if mask and e.shape != shape[axis : axis + e.ndim]:
+            raise IndexError(
+                f"The shape of the mask {list(e.shape)} at index 0 does not match the "
+                f"shape of the indexed tensor {list(shape)} at index {axis}"
+            )
+        axis += e.ndim if mask else 1
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """`x[key]`: a view, or a copy where an index is a tensor or a list."""
+    arrays, attrs = _key(self, key)
+    try:
+        return general(getitem_op, (self, *arrays), attrs)
+    except IndexError as error:
+        raise IndexError(str(error)) from None
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """`x[key] = value`, with history."""
+    arrays, attrs = _key(self, key)
+    if not isinstance(value, Tensor):
+        value = wrap(as_dtype(np.asarray(value), self._data.dtype))
+    if not check_allowed(self, (value,)):
+        _write(self, arrays, attrs, value)
+        return
+    if not arrays:
+        view = general(getitem_op, (self,), attrs)
+        view.copy_(_without_leading_ones(value, view._data.ndim))
+        return
+    attrs["unique"] = index.names_once(self._data, arrays)
+    in_place(self, lambda x, v: general(setitem_op, (x, v, *arrays), attrs), value)
+
+
+def _write(self: Tensor, arrays: tuple, attrs: dict, value: Tensor) -> None:
+    check_writable(self._data)
+    try:
+        self._data[index.fill(attrs["index"], arrays)] = value._data
+    except ValueError:
+        shape = list(self._data[index.fill(attrs["index"], arrays)].shape)
+        raise RuntimeError(
+            "shape mismatch: value tensor of shape "
+            f"{list(value._data.shape)} cannot be broadcast to indexing result of "
+            f"shape {shape}"
+        ) from None
+    changed(self._data)
+
+
+def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
+    extra = value._data.ndim - ndim
+    if extra > 0 and all(n == 1 for n in value._data.shape[:extra]):
+        return value.reshape(value._data.shape[extra:])
+    return value
+
+
+Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------- as Python sees it
+def _length(self: Tensor) -> int:
+    if not self._data.ndim:
+        raise TypeError("len() of a 0-d tensor")
+    return self._data.shape[0]
+
+
+def _iterate(self: Tensor) -> Iterator[Tensor]:
+    if not self._data.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def _contains(self: Tensor, x: Any) -> bool:
+    if isinstance(x, Tensor):
+        x = x._data
+    return bool((self._data == x).any())
+
+
+def _truth(self: Tensor) -> bool:
+    if self._data.size != 1:
+        what = "no value" if not self._data.size else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
+    return bool(self._data.item())
+
+
+def _as_index(self: Tensor) -> int:
+    if self._data.size != 1 or self._data.dtype.kind not in "iu":
+        raise TypeError(
+            "only integer tensors of a single element can be converted to an index"
+        )
+    return int(self._data.item())
+
+
+def _format(self: Tensor, spec: str) -> str:
+    if not self._data.ndim:
+        return self._data.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+Tensor.__len__ = _length  # type: ignore[attr-defined]
+Tensor.__iter__ = _iterate  # type: ignore[attr-defined]
+Tensor.__contains__ = _contains  # type: ignore[attr-defined]
+Tensor.__bool__ = _truth  # type: ignore[attr-defined]
+Tensor.__index__ = _as_index  # type: ignore[attr-defined]
+Tensor.__float__ = lambda self: float(self.item())  # type: ignore[attr-defined]
+Tensor.__int__ = lambda self: int(self.item())  # type: ignore[attr-defined]
+Tensor.__complex__ = lambda self: complex(self.item())  # type: ignore[attr-defined]
+Tensor.__format__ = _format  # type: ignore[method-assign,assignment]

@@ -1,0 +1,226 @@
+"""Where PyTorch's names are entered: one small paragraph per function.
+
+    @torch_function("square", methods=True, inplace=True)
+    def square(input):
+        return square_op(input)
+
+enters `tracegrad.eager.square`, `Tensor.square` and `Tensor.square_`.  A function that
+*is* an op is entered without a body, and called without a detour:
+
+    op_function(trigonometry.sin, "sin", grad="SinBackward0", inplace=True)
+
+The name of the `grad_fn` is that of the op's entry (`grad=`), or is given to one result
+by `named(out, "TBackward0")`.  The digit is PyTorch's: it tells the overloads of one
+function apart (`SumBackward0` for all elements, `SumBackward1` with `dim`).
+
+Arguments that many functions share are put in order by `axis_of`, `axes_of` and `flag`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracegrad.eager.engine import Entry, entry_of
+from tracegrad.eager.inplace import check_allowed, check_writable, in_place, named
+from tracegrad.eager.modes import NAMESPACE
+from tracegrad.eager.tensor import Tensor
+from tracegrad.eager.versions import changed
+from tracegrad.ops.define import Op
+
+# torch.<name> -> function; `tracegrad.eager` shows them all.
+FUNCTIONS: dict[str, Callable] = {}
+# Modules that show functions by name, and so are told when a faster one is there.
+SHOWN_IN: list[dict[str, Any]] = []
+
+
+def torch_function(
+    *names: str,
+    methods: bool = False,
+    function: bool = True,
+    inplace: bool = False,
+    grad: tuple[Op, Any] | None = None,
+) -> Callable[[Callable], Callable]:
+    """Enter a function under PyTorch's names.
+
+    Args:
+        *names: `"abs", "absolute"`.
+        methods: whether tensors have methods of these names.
+        function: whether it is a function of the module.
+        inplace: whether there are methods with a trailing underscore.
+        grad: an op, and the name of the `grad_fn` of its results.
+    """
+
+    def register(made: Callable) -> Callable:
+        for name in names:
+            _enter(name, made, methods, function)
+            if inplace:
+                setattr(Tensor, f"{name}_", _in_place_method(made, f"{name}_"))
+        if grad is not None:
+            entry_of(grad[0]).title = grad[1]
+        return made
+
+    return register
+
+
+def _enter(name: str, made: Callable, methods: bool, function: bool) -> None:
+    if function:
+        FUNCTIONS[name] = made
+        for scope in SHOWN_IN:
+            scope[name] = made
+    if methods:
+        setattr(Tensor, name, made)
+
+
+def _in_place_method(made: Callable, name: str) -> Callable:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return in_place(self, made, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{made.__doc__}\n\nIn place."
+    return method
+
+
+def op_function(
+    op: Op,
+    *names: str,
+    grad: Any = None,
+    methods: bool = True,
+    function: bool = True,
+    inplace: bool = False,
+    zero: bool = False,
+) -> Entry:
+    """Enter an op itself under PyTorch's names; see `torch_function`.
+
+    Args:
+        op: takes tensors in the order of PyTorch's arguments.
+        *names: as for `torch_function`.
+        grad: the name of the `grad_fn`, or a function of its node.
+        methods: as for `torch_function`.
+        function: as for `torch_function`.
+        inplace: as for `torch_function`.
+        zero: whether inputs without a rule have the derivative 0, as `floor`.
+    """
+    entry = entry_of(op)
+    entry.zero = zero
+    if grad is not None:
+        entry.title = grad
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        # From the second call on the generated function is there instead.
+        made = entry.prepare().eager
+        for name in names:
+            if methods and Tensor.__dict__.get(name) is first:
+                setattr(Tensor, name, made)
+            if function and FUNCTIONS.get(name) is first:
+                _enter(name, made, False, True)
+        return made(*args, **kwargs)
+
+    first.__name__ = first.__qualname__ = names[0] if names else op.name
+    first.__doc__ = op.run.__doc__
+    for name in names:
+        _enter(name, first, methods, function)
+        if inplace:
+            setattr(Tensor, f"{name}_", in_place_op(entry, f"{name}_"))
+    return entry
+
+
+def in_place_op(entry: Entry, name: str) -> Callable:
+    """The method that applies an elementwise op in place."""
+
+    def method(self: Tensor, *args: Any) -> Tensor:
+        if not check_allowed(self, args) and entry.elementwise is not None:
+            data = self._data
+            others = [a._data for a in args if isinstance(a, Tensor)]
+            if len(others) == len(args) and all(
+                a.dtype is data.dtype and a.ndim <= data.ndim for a in others
+            ):
+                check_writable(data)
+                if entry.elementwise is entry.prepare().run:
+                    return _compute_into(entry, self, others)
+        return in_place(self, entry.eager, *args)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{entry.op.run.__doc__}\n\nIn place."
+    return method
+
+
+def _compute_into(entry: Entry, self: Tensor, others: list[np.ndarray]) -> Tensor:
+    try:
+        entry.run(self._data, *others, out=self._data)
+    except (ValueError, TypeError):
+        return in_place(self, entry.eager, *others)
+    changed(self._data)
+    return self
+
+
+# ------------------------------------------------------------- argument conventions
+def axis_of(dim: Any, ndim: int) -> int:
+    """A `dim` argument as a non-negative axis; a 0-d tensor has the axes 0 and -1.
+
+    Raises:
+        IndexError: PyTorch's message, if it is out of range.
+    """
+    span = max(ndim, 1)
+    dim = dim.__index__()
+    if not -span <= dim < span:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-span}, {span - 1}],"
+            f" but got {dim})"
+        )
+    return dim % span
+
+
+def axes_of(dim: Any, ndim: int) -> Any:
+    """A `dim` argument of a reduction as ops have it: None, an int, a sorted tuple.
+
+    Raises:
+        IndexError: if one is out of range.
+        RuntimeError: if one appears twice.
+    """
+    if dim is None or (isinstance(dim, tuple | list) and not dim):
+        return None
+    given = dim if isinstance(dim, tuple | list) else (dim,)
+    axes = [axis_of(d, ndim) for d in given]
+    for d in axes:
+        if axes.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    if len(axes) >= ndim:
+        return None
+    return axes[0] if len(axes) == 1 else tuple(sorted(axes))
+
+
+def sizes_of(sizes: tuple) -> tuple[int, ...]:
+    """Sizes given one by one or as one sequence: `(2, 3)` or `((2, 3),)`."""
+    if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
+        sizes = tuple(sizes[0])
+    return tuple([s.__index__() for s in sizes])
+
+
+def write_out(out: Tensor, result: Tensor) -> Tensor:
+    """What `out=` does: resize `out` and copy the result into it."""
+    if out._node is not None or result._node is not None:
+        raise RuntimeError(
+            "functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+    if out._data.shape != result._data.shape:
+        out._data = np.empty(result._data.shape, out._data.dtype)
+    out._data[...] = result._data
+    changed(out._data)
+    return out
+
+
+NAMESPACE["write_out"] = write_out
+__all__ = [
+    "FUNCTIONS",
+    "axes_of",
+    "axis_of",
+    "named",
+    "op_function",
+    "sizes_of",
+    "torch_function",
+    "write_out",
+]
