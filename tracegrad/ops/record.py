@@ -209,7 +209,7 @@ def constant_of(x: Any) -> Any:
     value = x.value if isinstance(x, Ref) else x
     if isinstance(value, Const):
         value = value.value
-    if isinstance(value, Value) or np.ndim(value):
+    if isinstance(value, Value) or type(value) in HANDLERS or np.ndim(value):
         return None
     return value
 
