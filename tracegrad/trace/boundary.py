@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def session_of(handle: Handle) -> Session:
     Raises:
         LeakedTracerError: if it is not.
     """
-    session = handle.builder.session  # type: ignore[attr-defined]
+    session: Session = handle.builder.session  # type: ignore[attr-defined]
     if ACTIVE.session is not session:
         raise leaked(session)
     return session
@@ -77,7 +77,7 @@ def _plain_array(x: np.ndarray) -> np.ndarray:
 def _bound(x: Any) -> Any:
     """A bound of a slice: a size may be symbolic, a traced int must become static."""
     if isinstance(x, Handle):
-        return operator.index(x)
+        return operator.index(cast(Any, x))
     return x.dim if type(x) is Size else x
 
 
@@ -240,7 +240,7 @@ def _is_int(value: Value) -> bool:
 def _plain_ints(x: Any) -> Any:
     """An argument with traced ints as plain ones, which makes them static."""
     if isinstance(x, Handle):
-        return operator.index(x) if _is_int(x.value) else x
+        return operator.index(cast(Any, x)) if _is_int(x.value) else x
     if type(x) in (list, tuple):
         return type(x)(map(_plain_ints, x))
     return x

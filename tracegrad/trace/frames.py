@@ -140,7 +140,16 @@ class Locator:
         seen: code objects of the user met so far, with a frame's globals.
     """
 
-    __slots__ = ("_chains", "_outer", "_parent", "base", "met", "seen", "sites")
+    __slots__ = (
+        "_callers_known",
+        "_chains",
+        "_outer",
+        "_parent",
+        "base",
+        "met",
+        "seen",
+        "sites",
+    )
 
     def __init__(self, base: FrameType, met: Any) -> None:
         self.base = base
@@ -152,6 +161,7 @@ class Locator:
         self._parent: tuple = (None, 0, None)
         self._outer: tuple[Chain, tuple[Site, ...]] = ((), ())
         self._chains: dict[tuple[int, int], tuple] = {}
+        self._callers_known: dict[tuple[int, ...], tuple] = {}
 
     def find(self) -> Chain:
         """The chain of the operation that is being recorded."""
@@ -196,10 +206,10 @@ class Locator:
             walk = walk.f_back
         sites.reverse()
         key = tuple(map(id, sites))
-        found = self._chains.get(key)
+        found = self._callers_known.get(key)
         if found is None:
             found = (tuple([s.location for s in sites]), tuple(sites))
-            self._chains[key] = found
+            self._callers_known[key] = found
         self._parent = (frame, frame.f_lasti, frame.f_back)
         self._outer = found
         return found

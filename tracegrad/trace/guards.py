@@ -65,11 +65,11 @@ def snapshot(value: Any, depth: int = _DEPTH) -> Any:
     return value
 
 
-def matches(value: Any, before: Any, kind: type) -> bool:
+def matches(value: Any, before: Any, kind: Any) -> bool:
     """Whether a value equals a snapshot, element by element."""
     if kind is not type(value):
         return False
-    if kind is dict:
+    if isinstance(value, dict):
         if type(before) is not dict or value.keys() != before.keys():
             return False
         return all(map(_part, value.values(), map(before.__getitem__, value)))

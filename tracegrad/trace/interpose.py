@@ -45,7 +45,7 @@ class Function:
         object.__setattr__(self, "_original", original)
         object.__setattr__(self, "_call", _caller(original))
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         return type(self._original)
 
@@ -108,7 +108,7 @@ class Module:
     def __init__(self, original: ModuleType) -> None:
         object.__setattr__(self, "_original", original)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         return ModuleType
 

@@ -153,7 +153,7 @@ class Proxy(Handle):
     __slots__ = ()
     __array_priority__ = 1000.0
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         """What NumPy would have here, so that `isinstance` in user code holds."""
         t = self.value.type
@@ -325,6 +325,10 @@ class Proxy(Handle):
         )
         raise AssertionError("demand raises")
 
+    def __divmod__(self, other: Any) -> tuple:
+        floor, mod = OPERATOR_FUNCTIONS["__floordiv__"], OPERATOR_FUNCTIONS["__mod__"]
+        return floor(self, other), mod(self, other)
+
     def __round__(self, digits: int = 0) -> Any:
         return _Method(self, "round")(digits)
 
@@ -425,7 +429,7 @@ def _traced_mask(x: Ref, key: Any, session: Session) -> Any:
 
 
 def _place(x: Handle) -> Location | None:
-    session = x.builder.session  # type: ignore[attr-defined]
+    session: Session = x.builder.session  # type: ignore[attr-defined]
     return session.place() if ACTIVE.session is session else None
 
 
@@ -503,13 +507,6 @@ for _name in _SYMBOLS:
         _stem = _name.strip("_")
         setattr(Proxy, f"__r{_stem}__", _reflected(_name))
         setattr(Proxy, f"__i{_stem}__", _in_place(_name))
-
-
-def _divmod(self: Proxy, other: Any) -> tuple:
-    return self // other, self % other
-
-
-Proxy.__divmod__ = _divmod  # type: ignore[attr-defined]
 
 
 def record_call(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:

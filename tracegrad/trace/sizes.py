@@ -23,7 +23,7 @@ from tracegrad.trace.session import ACTIVE, Restart, Session, leaked
 
 def user_size(size: int | Dim, session: Session) -> int | Size:
     """A size of the IR as the user sees it."""
-    return size if type(size) is int else Size(size, session)
+    return Size(size, session) if isinstance(size, Dim) else size
 
 
 def user_shape(shape: tuple, session: Session) -> tuple:
@@ -100,8 +100,9 @@ class Size:
         self.dim = dim
         self.session = session
 
-    @property
-    def __class__(self) -> type:  # isinstance(n, int) holds, as for any size
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # isinstance(n, int) holds, as for any size.
         return int
 
     def __repr__(self) -> str:
