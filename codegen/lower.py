@@ -15,6 +15,7 @@ from tracegrad.codegen.printer import fits
 from tracegrad.codegen.template import (
     Context,
     Template,
+    as_method,
     factors_in_line,
     in_place_statements,
     literal,
@@ -126,7 +127,10 @@ class Lowering:
             return _aliased(node.op.emitter(args, node.attrs), self.context)
         if template.expression is not None:
             made = template.fill(args)
-            return factors_in_line(made) if node.phase == BACKWARD else made
+            if node.phase != BACKWARD:
+                return made
+            plain = node.inputs and not node.inputs[0].type.weak
+            return factors_in_line(as_method(made) if plain else made)
         return self.context.call_helper(node.op, args, node.attrs)
 
     def _typed(self, v: Value) -> ast.expr:

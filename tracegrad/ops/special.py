@@ -139,8 +139,9 @@ _ROWS_AT_INFINITY = data(((-np.inf, -np.inf), (-np.inf, 1.0), (2.0, np.inf)))
 )
 def logsumexp(x, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over `axis`, without overflow."""
-    largest = xp.finfo(x.dtype).max
-    peak = x.max(axis=axis, keepdims=True).clip(-largest, largest)
+    peak = x.max(axis=axis, keepdims=True)
+    if not xp.isfinite(peak).all():
+        peak = xp.where(xp.isfinite(peak), peak, 0.0)
     total = xp.exp(x - peak).sum(axis=axis, keepdims=keepdims)
     with xp.errstate(divide="ignore"):
         return xp.log(total) + (peak if keepdims else peak.squeeze(axis))
@@ -161,6 +162,55 @@ def _(a, axis=None, b=None, keepdims=False, return_sign=False):
     refuse("scipy.special.logsumexp", return_sign=return_sign or None)
     x = _floating("scipy.special.logsumexp", a)
     return logsumexp(x, axis=_axes(axis, ndim_of(x)), keepdims=bool(keepdims))
+
+
+def _infer_both(t: ArrayType, *, axis, keepdims):
+    return t.with_shape(reduced_shape(t.shape, axis, keepdims)), t.strong
+
+
+@op(
+    infer=_infer_both,
+    spelling="scipy.special.logsumexp",
+    noun="total",
+    samples=[
+        arg(4).with_(),
+        arg("n", 3).with_(axis=1),
+        arg("n", 3).with_(axis=0, keepdims=True),
+        _ROWS_AT_INFINITY.with_(axis=1).rough(),
+    ],
+)
+def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
+    """log(sum(exp(x))) over `axis`, and the share of each term in that sum."""
+    peak = x.max(axis=axis, keepdims=True)
+    if not xp.isfinite(peak).all():
+        peak = xp.where(xp.isfinite(peak), peak, 0.0)
+    share = xp.exp(x - peak)
+    total = share.sum(axis=axis, keepdims=True)
+    share /= xp.where(total == 0.0, 1.0, total)
+    with xp.errstate(divide="ignore"):
+        total = xp.log(total) + peak
+    return total if keepdims else total.squeeze(axis), share
+
+
+@logsumexp_and_softmax.body("jax")
+def _(x, *, axis=None, keepdims=False):
+    total = special.logsumexp(x, axis=axis, keepdims=True)
+    share = xp.exp(x - xp.where(total == -xp.inf, 0.0, total))
+    return total if keepdims else total.squeeze(axis), share
+
+
+@logsumexp_and_softmax.vjp
+def _(ct, out, x, *, axis, keepdims):
+    of_total, of_share = ct
+    total, p = out
+    parts = []
+    if of_total is not None:
+        parts.append(
+            _slope_of_logsumexp(of_total, total, x, axis=axis, keepdims=keepdims)
+        )
+    if of_share is not None:
+        parts.append(p * (of_share - sum(of_share * p, axis=axis, keepdims=True)))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 @accept((np.logaddexp, "reduce"))

@@ -9,6 +9,7 @@ from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import remove_dead_code
+from tracegrad.passes.share import share_exponentials
 from tracegrad.passes.weaken import weaken
 
 # Each sweep lets what one rule made be seen by the next; a few are always enough, and
@@ -30,7 +31,8 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     # Broadcasts of the seed are gone now, and as a plain number it meets others.
     graph = _rewrite(check(weaken(graph)), rewrite.RULES, check)
     graph = _rewrite(graph, rewrite.FINISHING, check)
-    return check(remove_dead_code(merge_common(graph, fast)))
+    graph = share_exponentials(merge_common(graph, fast))
+    return check(remove_dead_code(graph))
 
 
 def _rewrite(graph: Graph, rules: dict, check: Callable[[Graph], Graph]) -> Graph:
