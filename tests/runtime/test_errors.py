@@ -282,3 +282,13 @@ def test_traceback_shows_the_generated_line() -> None:
         assert frame.line
     else:
         run(np.ones(3), np.ones(4))  # nothing in the gradient reads both
+
+
+def test_an_index_outside_names_the_line() -> None:
+    g = tg.grad(lambda x: x[3] ** 2)
+    with pytest.raises(IndexError, match=r"index 3 is out of bounds") as caught:
+        g(X)
+    assert "at:  test_errors.py:" in str(caught.value)
+    np.testing.assert_allclose(g(np.ones(4)), [0.0, 0.0, 0.0, 2.0])
+    with pytest.raises(IndexError):
+        g(X)

@@ -95,3 +95,14 @@ print(tg.grad(lambda x: x * x)(3.0))
         "  fix: pip install 'tracegrad[jax]', or use backend=\"numpy\"",
         "6.0",
     ]
+
+
+def test_an_index_outside_is_an_error() -> None:
+    """JAX would take the last element without a word."""
+    for index in (4, -4):
+        g = tg.grad(lambda x, i=index: x[i] ** 2, backend="jax")
+        np.testing.assert_allclose(g(np.ones(5))[index], 2.0)
+        np.testing.assert_allclose(g(np.ones(6))[index], 2.0)
+        assert len(g.specializations()) == 1
+        with pytest.raises(IndexError, match=f"index {index} is out of bounds"):
+            g(np.ones(3))

@@ -17,6 +17,7 @@ from tracegrad.ops.infer import (
     broadcast_shapes,
     count_true,
     decide,
+    decider,
     same_size,
     shape_text,
 )
@@ -118,11 +119,11 @@ def _check_constants(x: Any, arrays: list[Any], attrs: dict[str, Any]) -> None:
 
 
 def _check_bounds(i: Any, axis: int, size: Any) -> None:
-    # What is open for symbolic sizes is left to NumPy, at the call.
-    if at_least(i, 0) is not False:
-        inside = at_least(size, i + 1)
-    else:
-        inside = at_least(size, -i)
+    needed = i + 1 if at_least(i, 0) is not False else -i
+    inside = at_least(size, needed)
+    # What is open for symbolic sizes is known in a call, else left to NumPy.
+    if inside is None and type(needed) is int and decider.reaches is not None:
+        inside = decider.reaches(size, needed)
     if inside is False:
         raise OutOfBoundsError(
             f"index {i} is out of bounds for axis {axis} with size {size}",

@@ -21,10 +21,18 @@ from tracegrad.ir.types import ArrayType, Shape, Size
 
 
 class _Decider(threading.local):
-    """Per thread: who answers questions about sizes that types leave open."""
+    """Per thread: who answers questions about sizes that types leave open.
+
+    Attributes:
+        ask: whether a relation of two sizes holds, which the program then relies on.
+        count: the number of true elements of a mask.
+        reaches: whether a size is at least a number, for an index that the program
+            itself may check.
+    """
 
     ask: Callable[[str, Size, Size], bool] | None = None
     count: Callable[[Any], Size] | None = None
+    reaches: Callable[[Size, int], bool] | None = None
 
 
 decider = _Decider()

@@ -325,13 +325,17 @@ def _attempt(
             kwargs[bound.keyword] = parameter.tree
     values = None if call.has_specs else examples
     sizes = _sizes(places, binder)
+    numbers = _numbers(values)
+    noted: list[SizeFact] | None = [] if options.backend == "jax" else None
     try:
-        traced = trace(function, args, kwargs, values=values)
+        with _indexing(numbers, noted):
+            traced = trace(function, args, kwargs, values=values)
     except Restart as restart:
         raise _Again(
             {places[v] for v in restart.static_leaves},
             {(places[v], axis) for v, axis in restart.static_axes},
         ) from None
+    traced.facts += [fact for fact in noted or () if fact not in traced.facts]
     program = Program(
         name=binder.name,
         at=binder.at,
@@ -341,7 +345,7 @@ def _attempt(
         nodes=list(traced.builder.nodes),
         result=traced.result,
         sizes=sizes,
-        deciding=_deciding(_numbers(values), traced.facts),
+        deciding=_deciding(numbers, traced.facts),
         notes=_notes(parameters),
     )
     return Specialization(options, program, wrt, one, call, binder, examples, traced)
@@ -392,6 +396,31 @@ def _numbers(values: dict[Value, Any] | None) -> dict[str, int] | None:
         for size, number in zip(value.type.shape, np.shape(data), strict=True)
         if isinstance(size, Dim)
     }
+
+
+@contextmanager
+def _indexing(
+    env: dict[str, int] | None, noted: list[SizeFact] | None
+) -> Iterator[None]:
+    """Context: an index outside of an array of this call is an error of its line.
+
+    Args:
+        env: the sizes of the call.
+        noted: gets what must hold in later calls; None if the program checks itself,
+            as NumPy does and JAX does not.
+    """
+
+    def reaches(size: Size, least: int) -> bool:
+        outcome = evaluate(size, env or {}) >= least
+        if noted is not None and outcome:
+            noted.append(SizeFact(">=", size, least, True))
+        return outcome
+
+    before, decider.reaches = decider.reaches, None if env is None else reaches
+    try:
+        yield
+    finally:
+        decider.reaches = before
 
 
 def _deciding(env: dict[str, int] | None, facts: list[SizeFact]) -> Callable:
