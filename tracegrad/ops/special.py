@@ -141,7 +141,8 @@ def logsumexp(x, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over `axis`, without overflow."""
     peak = x.max(axis=axis, keepdims=True)
     if not xp.isfinite(peak).all():
-        peak = xp.where(xp.isfinite(peak), peak, 0.0)
+        largest = xp.finfo(x.dtype).max
+        peak = peak.clip(-largest, largest)
     total = xp.exp(x - peak).sum(axis=axis, keepdims=keepdims)
     with xp.errstate(divide="ignore"):
         return xp.log(total) + (peak if keepdims else peak.squeeze(axis))
@@ -183,7 +184,8 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over `axis`, and the share of each term in that sum."""
     peak = x.max(axis=axis, keepdims=True)
     if not xp.isfinite(peak).all():
-        peak = xp.where(xp.isfinite(peak), peak, 0.0)
+        largest = xp.finfo(x.dtype).max
+        peak = peak.clip(-largest, largest)
     share = xp.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
     share /= xp.where(total == 0.0, 1.0, total)
