@@ -73,6 +73,16 @@ def test_containers_element_by_element(traced) -> None:
     assert not holds(run)
 
 
+shape = 3
+
+
+def test_attributes_are_no_globals(traced, monkeypatch) -> None:
+    """A global that has the name of an attribute is not read."""
+    run = traced(lambda x: x * x.shape[0], X)
+    monkeypatch.setitem(globals(), "shape", 4)
+    assert holds(run)
+
+
 def test_cells(traced) -> None:
     rate = 0.5
 

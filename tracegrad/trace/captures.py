@@ -7,6 +7,7 @@ whose name occurs in some reachable code.
 
 from __future__ import annotations
 
+import dis
 import functools
 import random
 from collections.abc import Callable, Iterator
@@ -62,6 +63,20 @@ class Read:
 
 
 MISSING = object()
+
+
+_GLOBALS: dict[int, tuple[CodeType, tuple[str, ...]]] = {}
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+
+
+def globals_of(code: CodeType) -> tuple[str, ...]:
+    """The globals that a code object reads; `co_names` has its attributes too."""
+    found = _GLOBALS.get(id(code))
+    if found is None:
+        names = {i.argval for i in dis.get_instructions(code) if i.opname in _LOADS}
+        found = (code, tuple(sorted(names)))
+        _GLOBALS[id(code)] = found
+    return found[1]
 
 
 class Captures:
@@ -128,8 +143,8 @@ class Captures:
             return
         self._codes[id(code)] = (code, space)
         self.names.update(code.co_names)
-        for name in code.co_names:
-            if name in space and name != "__builtins__":
+        for name in globals_of(code):
+            if name in space:
                 self._read("global", space, name, original_of(space[name]))
         for constant in code.co_consts:
             if type(constant) is CodeType:

@@ -409,6 +409,12 @@ def _isrealobj(session: Session, x: Any) -> bool:
     return not _iscomplexobj(session, x)
 
 
+def _isscalar(session: Session, element: Any) -> bool:
+    if isinstance(element, Handle):
+        return not element.value.type.shape
+    return type(element) is Size or np.isscalar(element)
+
+
 def _result_type(session: Session, *args: Any) -> np.dtype:
     plain = []
     for x in args:
@@ -430,6 +436,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.size: _size,
     np.iscomplexobj: _iscomplexobj,
     np.isrealobj: _isrealobj,
+    np.isscalar: _isscalar,
     np.result_type: _result_type,
     np.broadcast_shapes: _broadcast_shapes,
 }
