@@ -1,12 +1,15 @@
 """Compiled functions as users call them: results, structures, sizes, methods."""
 
 import collections
+import copy
 import dataclasses
 import functools
 import gc
 import inspect
 import itertools
 import pickle
+import sys
+import types
 import warnings
 import weakref
 
@@ -469,6 +472,16 @@ def test_partials_and_callables() -> None:
         return wrapper
 
     np.testing.assert_allclose(tg.grad(logged(loss))(W, X, Y), expected(W, X, Y))
+
+
+def test_copies_and_pickles() -> None:
+    assert copy.deepcopy({"f": Net.plain})["f"] is Net.plain
+    g = pickle.loads(pickle.dumps(tg.grad(np.sum, argnums=(0,))))
+    np.testing.assert_allclose(g(W)[0], np.ones(3))
+    # In importlib mode pytest does not enter this module under its name.
+    sys.modules[__name__] = sys.modules.get(__name__) or types.ModuleType(__name__)
+    sys.modules[__name__].Net = Net
+    assert pickle.loads(pickle.dumps(Net.plain)) is Net.plain
 
 
 def test_functions_are_let_go() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import types
 import warnings
@@ -43,6 +44,7 @@ class Compiled:
     """
 
     def __init__(self, function: Callable, options: Options) -> None:
+        self.__module__, self.__qualname__ = __name__, type(self).__qualname__
         functools.update_wrapper(self, function, updated=())
         self._function = function
         self._options = options
@@ -236,6 +238,21 @@ class Compiled:
             backend=self._options.backend,
             optimize=self._options.optimize,
         )
+
+    def __reduce__(self) -> Any:
+        """By name where it is the decorated function, else made again, uncompiled."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return self.__qualname__
+        return Compiled, (self._function, self._options)
+
+    def __copy__(self) -> Compiled:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Compiled:
+        return self  # as a function is its own copy
 
     def __repr__(self) -> str:
         return f"<tracegrad {self._options.mode} of {self._binder.name}>"
