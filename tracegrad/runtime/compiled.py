@@ -411,7 +411,7 @@ def vjp(
     Returns:
         `(out, pullback)`, with `has_aux` `(out, pullback, aux)`.  `pullback(ct)` takes
         a cotangent in the structure of `out` and returns a tuple with one entry per
-        primal.
+        primal.  It reads the primals, not copies: do not change them in place before.
 
     Example:
         >>> out, pullback = vjp(lambda x, y: x * y, 2.0, 3.0)
