@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
@@ -63,9 +64,7 @@ class FunctionBuilder:
         self.namer = Namer(taken)
         context.begin(self.namer.claim)
         graph = routine.graph
-        plain = routine.pullback is None and all(
-            n.phase == FORWARD for n in graph.nodes
-        )
+        plain = routine.pullback is None and not any(n.derived for n in graph.nodes)
         for parameter in routine.parameters:
             self.namer.reserve(parameter.name)
         self.lowering = Lowering(
@@ -91,7 +90,8 @@ class FunctionBuilder:
             out = self._returned(self.routine.result)
             pair = ast.Tuple([out, name("pullback")], ast.Load())
             body.append(ast.Return(pair))
-        body = self._documentation() + self._check() + self.head + self._sizes() + body
+        sizes = self._sizes(body)
+        body = self._documentation() + self._check() + self.head + sizes + body
         return ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
 
     # ------------------------------------------------------------------ parameters
@@ -148,12 +148,25 @@ class FunctionBuilder:
                 step = ((tree.kind, key),)
                 self._note_branches(child, _access(where, step, self.context))
 
-    def _sizes(self) -> list[ast.stmt]:
-        """`n = x.shape[0]` for each symbolic size that the body reads."""
+    def _sizes(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`n = x.shape[0]` for each symbolic size that the body reads.
+
+        One that it reads once is written where it is read.
+        """
+        reads = Counter(
+            n.id for stmt in body for n in ast.walk(stmt) if isinstance(n, ast.Name)
+        )
         made: list[ast.stmt] = []
+        once: dict[str, ast.expr] = {}
         for symbol, variable in self.context.sizes.items():
             v, axis = self.routine.graph.sizes[symbol]
-            made.append(_read_size(variable, self.lowering.expression(v), axis))
+            statement = _read_size(variable, self.lowering.expression(v), axis)
+            if reads[variable] == 1:
+                once[variable] = statement.value
+            elif reads[variable]:
+                made.append(statement)
+        for stmt in body if once else ():
+            _WithSizes(once).visit(stmt)
         return made
 
     def _check(self) -> list[ast.stmt]:
@@ -358,7 +371,17 @@ def _refusal(test: ast.expr, text: str) -> ast.stmt:
     return ast.If(test, [ast.Raise(error, None)], [])
 
 
-def _read_size(variable: str, array: ast.expr, axis: int) -> ast.stmt:
+class _WithSizes(ast.NodeTransformer):
+    """Writes sizes where their variables stand."""
+
+    def __init__(self, sizes: dict[str, ast.expr]) -> None:
+        self.sizes = sizes
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.sizes.get(node.id, node)
+
+
+def _read_size(variable: str, array: ast.expr, axis: int) -> ast.Assign:
     """`n = x.shape[0]`."""
     shape = ast.Attribute(array, "shape", ast.Load())
     read = ast.Subscript(shape, ast.Constant(axis), ast.Load())

@@ -127,7 +127,7 @@ class Lowering:
             return _aliased(node.op.emitter(args, node.attrs), self.context)
         if template.expression is not None:
             made = template.fill(args)
-            if node.phase != BACKWARD:
+            if not node.derived:
                 return made
             plain = node.inputs and not node.inputs[0].type.weak
             return factors_in_line(as_method(made) if plain else made)
@@ -180,15 +180,34 @@ class Lowering:
             self._assign(node)
 
     def _assign(self, node: Node) -> None:
-        targets = [self._variable(v) for v in node.outputs]
+        targets = [self._preferred(v) for v in node.outputs]
         while True:
             value = self.compute(node)
             target = _target(targets)
             statement = ast.Assign([target], value, lineno=0)
-            if not self._too_wide(statement) or not self._shorten(node):
+            if not self._too_wide(statement):
                 break
+            if self._add_in_place(node):
+                return
+            if not self._shorten(node):
+                break
+        targets = [self._variable(v) for v in node.outputs]
+        statement = ast.Assign([_target(targets)], value, lineno=0)
         self._emit(statement, node)
         self.variables.update(zip(node.outputs, targets, strict=True))
+
+    def _add_in_place(self, node: Node) -> bool:
+        """Write a sum that is too wide as two statements: `d_x = a` and `d_x += b`."""
+        i = self.plan.producer[node.outputs[0]]
+        base = node.inputs[0]
+        if i not in self.plan.may_add or base in self.variables:
+            return False
+        base.hint = base.hint or self._preferred(node.outputs[0])
+        self.plan.in_place.add(i)
+        self.plan.roots.add(base)
+        self._statement(self.graph.nodes[self.plan.producer[base]])
+        self._update(node, i)
+        return True
 
     def _update(self, node: Node, i: int) -> None:
         base = node.inputs[0]
@@ -288,10 +307,10 @@ class Lowering:
         if v.wrt is not None:
             known = self.stems.get(v.wrt) or self.variables.get(v.wrt)
             if known is not None:
-                return f"d_{known}"
+                return f"{v.prefix}_{known}"
             inside = self._holder(v.wrt)
             if inside is not None:
-                return f"d_{inside}_pre"
+                return f"{v.prefix}_{inside}_pre"
         node = self.graph.nodes[self.plan.producer[v]]
         if node.op.inplace is not None and node.inputs[0] in self.variables:
             return self.variables[node.inputs[0]]  # a copy with a change
@@ -306,7 +325,7 @@ class Lowering:
         """The variable in whose expression a value without one was written."""
         for _ in range(20):
             readers = self.plan.readers.get(v, ())
-            readers = [r for r in readers if self.graph.nodes[r].phase != BACKWARD]
+            readers = [r for r in readers if not self.graph.nodes[r].derived]
             if len(readers) != 1:
                 return None
             v = self.graph.nodes[readers[0]].outputs[0]

@@ -13,15 +13,19 @@ That is right only if nothing reads that memory afterwards, and nothing else own
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Graph, Node, Value
+from tracegrad.ir.graph import FORWARD, Const, Graph, Node, Value
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.infer import same_type_input
 
 # An expression nested deeper than this gets a name for its inner part.
 MAX_DEPTH = 12
+# A cotangent with at most so many sums is one expression, if that fits the line; one
+# with more is added to where each contribution is made.
+MAX_TERMS = 2
 
 
 @dataclass(slots=True)
@@ -34,6 +38,7 @@ class Plan:
         roots: values that become statements.
         in_place: indices of nodes that update their first input.
         copied: those of them that need a copy of their first input.
+        may_add: sums of contributions that may be made in place, if that reads better.
     """
 
     producer: dict[Value, int] = field(default_factory=dict)
@@ -41,6 +46,7 @@ class Plan:
     roots: set[Value] = field(default_factory=set)
     in_place: set[int] = field(default_factory=set)
     copied: set[int] = field(default_factory=set)
+    may_add: set[int] = field(default_factory=set)
 
 
 def make_plan(
@@ -103,7 +109,7 @@ def _choose_roots(graph: Graph, plan: Plan, inline_result: bool) -> None:
                 or (v in results and not (lone and reads == 0))
                 or (reads > 1 and not _repeatable(node, plan))
                 or depth[v] > MAX_DEPTH
-                or _is_named_cotangent(v, node, plan)
+                or _is_named_cotangent(v, node, graph, plan)
             ):
                 plan.roots.add(v)
                 depth[v] = 0
@@ -113,6 +119,9 @@ def _repeatable(node: Node, plan: Plan) -> bool:
     """Whether its expression may be written at each place that reads it."""
     if not node.inputs or node.op.type_only:
         return node.op.cheap
+    if not node.outputs[0].type.shape and node.op.cheap:
+        # A scalar of one operation is written again rather than named.
+        return all(v not in plan.producer or v in plan.roots for v in node.inputs)
     if all(isinstance(v, Const) for v in node.inputs):
         return not node.outputs[0].type.shape
     if node.op.aliasing(node.attrs) != "view":
@@ -139,17 +148,21 @@ def _repeats(v: Value, graph: Graph, plan: Plan) -> bool:
     return v in plan.roots or _repeatable(graph.nodes[plan.producer[v]], plan)
 
 
-def _is_named_cotangent(v: Value, node: Node, plan: Plan) -> bool:
+def _is_named_cotangent(v: Value, node: Node, graph: Graph, plan: Plan) -> bool:
     wrt = v.wrt
-    if wrt is None or node.phase != BACKWARD or is_view(node):
+    readers = plan.readers.get(v, ())
+    if len(readers) == 1 and is_accumulation(graph.nodes[readers[0]]):
+        return False  # a part of the cotangent only
+    if wrt is None or not node.derived or is_view(node):
         return False
-    return wrt.user and wrt in plan.roots and v in plan.readers
+    named = wrt.user or (wrt.wrt is not None and wrt.wrt.user)
+    return named and wrt in plan.roots and v in plan.readers
 
 
 # ------------------------------------------------------------------ updates in place
 def is_accumulation(node: Node) -> bool:
     """Whether the node adds one more contribution to a cotangent."""
-    if node.phase != BACKWARD or len(node.inputs) != 2:
+    if not node.derived or len(node.inputs) != 2:
         return False
     if node.op not in (OPERATORS["__add__"], OPERATORS["__sub__"]):
         return False
@@ -162,9 +175,9 @@ def is_accumulation(node: Node) -> bool:
     )
 
 
-def _is_backward(made: int | None, graph: Graph) -> bool:
+def _is_derived(made: int | None, graph: Graph) -> bool:
     """Whether a cotangent is added into, not a value that the user named."""
-    return made is not None and graph.nodes[made].phase == BACKWARD
+    return made is not None and graph.nodes[made].derived
 
 
 def _last_reads(graph: Graph) -> dict[Value, int]:
@@ -184,6 +197,8 @@ def _last_reads(graph: Graph) -> dict[Value, int]:
 def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
     last = _last_reads(graph)
     positions = sorted({plan.producer[v] for v in plan.roots})
+
+    terms = Counter(n.out.wrt for n in graph.nodes if is_accumulation(n))
 
     def make_root(v: Value) -> None:
         if v not in plan.roots:
@@ -206,9 +221,11 @@ def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
                 plan.copied.add(i)
             else:
                 make_root(base)
-        elif replaceable and is_accumulation(node) and _is_backward(made, graph):
+        elif replaceable and is_accumulation(node) and _is_derived(made, graph):
+            plan.may_add.add(i)
             apart = bisect_left(positions, i) - bisect_left(positions, made + 1)
-            if base in plan.roots or apart:
+            long = terms[node.out.wrt] > MAX_TERMS
+            if base in plan.roots or (apart and long):
                 make_root(base)
                 make_root(node.out)
                 plan.in_place.add(i)

@@ -26,11 +26,12 @@ class Value:
     Attributes:
         type: shape and dtype.
         hint: the name that the user gave it, or a proposal (`d_h`), or None.
-        wrt: for a cotangent, the value that it belongs to, which names it.
+        wrt: for a cotangent or tangent, the value that it belongs to, which names it.
+        prefix: "d" for a cotangent, "t" for a tangent.
         user: True if `hint` is the target of an assignment in the user's source.
     """
 
-    __slots__ = ("hint", "type", "user", "wrt")
+    __slots__ = ("hint", "prefix", "type", "user", "wrt")
 
     def __init__(
         self,
@@ -38,11 +39,13 @@ class Value:
         hint: str | None = None,
         wrt: Value | None = None,
         user: bool = False,
+        prefix: str = "d",
     ) -> None:
         self.type = type
         self.hint = hint
         self.wrt = wrt
         self.user = user
+        self.prefix = prefix
 
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type!r}>"
@@ -81,9 +84,20 @@ class Node:
         regions: closed graphs, for control flow; their captures are leading inputs.
         at: the user's frames, outermost first; a backward node has its forward node's.
         phase: "forward" or "backward".
+        derived: whether a transformation made it, so that it may be rewritten; what the
+            user wrote stays as it is, to the last bit.  Backward nodes always are.
     """
 
-    __slots__ = ("at", "attrs", "inputs", "op", "outputs", "phase", "regions")
+    __slots__ = (
+        "at",
+        "attrs",
+        "derived",
+        "inputs",
+        "op",
+        "outputs",
+        "phase",
+        "regions",
+    )
 
     def __init__(
         self,
@@ -94,6 +108,7 @@ class Node:
         at: Chain = (),
         phase: str = FORWARD,
         regions: tuple[Graph, ...] = (),
+        derived: bool = False,
     ) -> None:
         self.op = op
         self.inputs = inputs
@@ -102,6 +117,7 @@ class Node:
         self.at = at
         self.phase = phase
         self.regions = regions
+        self.derived = derived or phase == BACKWARD
 
     def __repr__(self) -> str:
         return f"<{self.op.name}{self.inputs!r} -> {self.outputs!r}>"
@@ -116,7 +132,14 @@ class Node:
             self.at,
             self.phase,
             self.regions,
+            self.derived,
         )
+
+    def in_phase(self, phase: str) -> Node:
+        """The same node as a part of another phase."""
+        made = self.with_inputs(self.inputs)
+        made.phase = phase
+        return made
 
     @property
     def out(self) -> Value:

@@ -24,12 +24,14 @@ class Builder:
         nodes: what was recorded, in order.
         at: place given to new nodes.
         phase: phase given to new nodes.
+        derived: whether new nodes are made by a transformation, not by the user.
     """
 
     def __init__(self, at: Chain = (), phase: str = FORWARD) -> None:
         self.nodes: list[Node] = []
         self.at = at
         self.phase = phase
+        self.derived = False
 
     def wrap(self, value: Value) -> Ref:
         """The handle that rules compute with."""
@@ -52,7 +54,9 @@ class Builder:
             raise error.locate(op.spelling, at[-1] if at else None) from None
         many = type(types) is tuple
         outputs = tuple([Value(t) for t in (types if many else (types,))])
-        self.append(Node(op, inputs, outputs, attrs, self.place(), self.phase))
+        node = Node(op, inputs, outputs, attrs, self.place(), self.phase)
+        node.derived = node.derived or self.derived
+        self.append(node)
         if many:
             return tuple([self.wrap(v) for v in outputs])
         return self.wrap(outputs[0])

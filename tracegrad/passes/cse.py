@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
+from tracegrad.ir.graph import Const, Graph, Node, Value
 
 
 def _key(v: Value) -> Any:
@@ -21,8 +21,8 @@ def _key(v: Value) -> Any:
 def merge_common(graph: Graph, all_phases: bool = False) -> Graph:
     """The graph with equal computations done once.
 
-    In readable code a value of the forward part is reused in the backward part only if
-    it has a name or costs more than one arithmetic operation: else the user's lines
+    In readable code a value that the user computed is reused in a derivative only if it
+    has a name or costs more than one arithmetic operation: else the user's lines
     would break up into temporaries.
 
     Args:
@@ -61,7 +61,7 @@ def _may_merge(first: Node, second: Node, all_phases: bool) -> bool:
         return False  # new arrays: two buffers to fill, not one to copy
     if all(isinstance(v, Const) for v in first.inputs):
         return False  # `np.sqrt(2.0)` reads better than a name for it
-    if all_phases or first.phase == second.phase == BACKWARD:
+    if all_phases or (first.derived and second.derived):
         return True
     named = any(v.user for v in first.outputs)
     return named or not first.op.cheap

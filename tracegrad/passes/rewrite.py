@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value, use_counts
+from tracegrad.ir.graph import Const, Graph, Node, Value, use_counts
 from tracegrad.ops.define import Op
 from tracegrad.ops.record import Builder, Ref
 
@@ -37,8 +37,8 @@ def rewrites(*ops: Op, last: bool = False) -> Callable[[Rule], Rule]:
 class Rewriter(Builder):
     """Rebuilds a graph node by node, trying the rules of each op.
 
-    Only backward nodes are rewritten: the forward part stays as the user wrote it, to
-    the last bit.
+    Only derived nodes are rewritten: what the user wrote stays as it is, to the last
+    bit.
     """
 
     def __init__(self, graph: Graph, rules: dict[Op, list[Rule]]) -> None:
@@ -65,7 +65,7 @@ class Rewriter(Builder):
             alone: only if nothing else reads `v`, so that rewriting saves its node.
         """
         node = self.made_by.get(v)
-        if node is None or node.op is not op or node.phase != BACKWARD:
+        if node is None or node.op is not op or not node.derived:
             return None
         if alone and self.counts.get(v, 1) > 1:
             return None
@@ -93,13 +93,14 @@ class Rewriter(Builder):
             inputs = tuple([self.replaced.get(v, v) for v in node.inputs])
             if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
                 node = node.with_inputs(inputs)
-            if node.phase != BACKWARD or not self._rewrite(node):
+            if not node.derived or not self._rewrite(node):
                 self.append(node)
         results = [self.replaced.get(v, v) for v in self.graph.results]
         return self.graph.with_nodes(self.nodes, results)
 
     def _rewrite(self, node: Node) -> bool:
-        self.at, self.phase = node.at, node.phase
+        self.at, self.phase, self.derived = node.at, node.phase, True
+        before = len(self.nodes)
         for rule in self.rules.get(node.op, ()):
             made = rule(self, node)
             if made is None:
@@ -111,9 +112,15 @@ class Rewriter(Builder):
             if new.type.shape != old.type.shape:
                 continue
             if new.wrt is None and not isinstance(new, Const):
-                new.wrt = old.wrt
+                new.wrt, new.prefix = old.wrt, old.prefix
+            if old.hint and not new.hint and self._is_new(new, before):
+                new.hint, new.user = old.hint, old.user
             self.counts[new] = max(self.counts.get(new, 0), self.counts.get(old, 1))
             self.replaced[old] = new
             self.changed = True
             return True
         return False
+
+    def _is_new(self, v: Value, before: int) -> bool:
+        """Whether one of the nodes since position `before` makes `v`."""
+        return any(v in node.outputs for node in self.nodes[before:])

@@ -39,7 +39,9 @@ def share_exponentials(graph: Graph) -> Graph:
         if node in second:
             outputs = (node.out, second[node])
             op = logsumexp_and_softmax
-            node = Node(op, node.inputs, outputs, node.attrs, node.at, node.phase)
+            made = Node(op, node.inputs, outputs, node.attrs, node.at, node.phase)
+            made.derived = node.derived
+            node = made
         elif any(v in shared for v in node.inputs):
             node = node.with_inputs(tuple([shared.get(v, v) for v in node.inputs]))
         nodes.append(node)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracegrad.errors import TracegradError
-from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
+from tracegrad.ir.graph import Const, Graph, Node, Value
 from tracegrad.ir.types import ArrayType
 
 
@@ -24,7 +24,7 @@ def weaken(graph: Graph) -> Graph:
     results = set(graph.results)
     replaced: dict[Value, Value] = {}
     for v, found in readers.items():
-        if not _is_numpy_scalar(v) or any(n.phase != BACKWARD for n in found):
+        if not _is_numpy_scalar(v) or any(not n.derived for n in found):
             continue
         plain = Const(v.value.item())
         types = _consequences(v, plain.type, readers, results)
