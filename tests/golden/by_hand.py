@@ -2,7 +2,8 @@
 
 They are the measure for the generated code: it should have about as many statements,
 and read as well.  So they use no trick that a reader would have to look up, no `out=`
-and no buffer kept from call to call.
+and no buffer kept from call to call.  Each gradient has a line of its own, as in the
+generated code, where a comment on that line says what it is the gradient of.
 """
 
 import numpy as np
@@ -13,14 +14,17 @@ def linear_regression(w, b, x, y):
     residual = x @ w + b - y
     value = np.mean(residual**2)
     d_residual = 2.0 / residual.size * residual
-    return value, (x.T @ d_residual, np.sum(d_residual))
+    d_w = x.T @ d_residual
+    d_b = np.sum(d_residual)
+    return value, (d_w, d_b)
 
 
 def logistic_regression(w, x, y, strength):
     margin = y * (x @ w)
     value = np.mean(np.logaddexp(0.0, -margin)) + 0.5 * strength * np.sum(w**2)
     d_margin = -expit(-margin) / margin.size
-    return value, x.T @ (y * d_margin) + strength * w
+    d_w = x.T @ (y * d_margin) + strength * w
+    return value, d_w
 
 
 def softmax_regression(params, x, labels):
@@ -31,7 +35,9 @@ def softmax_regression(params, x, labels):
     d_logits = np.exp(log_probs)
     d_logits[rows, labels] -= 1.0
     d_logits /= len(labels)
-    return value, {"w": x.T @ d_logits, "b": np.sum(d_logits, axis=0)}
+    d_w = x.T @ d_logits
+    d_b = np.sum(d_logits, axis=0)
+    return value, {"w": d_w, "b": d_b}
 
 
 def two_layer_network(params, x, targets):
@@ -44,13 +50,11 @@ def two_layer_network(params, x, targets):
     weight = np.sum(targets, axis=1, keepdims=True)
     d_logits = (weight * np.exp(log_probs) - targets) / len(x)
     d_sum = (d_logits @ params["w2"].T) * (1.0 - hidden**2)
-    gradient = {
-        "w1": x.T @ d_sum,
-        "b1": np.sum(d_sum, axis=0),
-        "w2": hidden.T @ d_logits,
-        "b2": np.sum(d_logits, axis=0),
-    }
-    return value, gradient
+    d_w1 = x.T @ d_sum
+    d_b1 = np.sum(d_sum, axis=0)
+    d_w2 = hidden.T @ d_logits
+    d_b2 = np.sum(d_logits, axis=0)
+    return value, {"w1": d_w1, "b1": d_b1, "w2": d_w2, "b2": d_b2}
 
 
 def rosenbrock(x):
@@ -125,7 +129,9 @@ def broadcast_mix(x, scale, shift, temperature):
     d_sum = -e / temperature
     d_scale = np.sum(d_sum * x) + 6 * scale
     d_temperature = np.sum(e * z) / temperature
-    return value, (scale * d_sum, d_scale, np.sum(d_sum, axis=0), d_temperature)
+    d_x = scale * d_sum
+    d_shift = np.sum(d_sum, axis=0)
+    return value, (d_x, d_scale, d_shift, d_temperature)
 
 
 def black_scholes(spot, strike, years, rate, volatility):

@@ -1,0 +1,83 @@
+"""Value and gradient of `in_place_slices` (models.py:66) with respect to `x`.  Needs
+NumPy only.
+"""
+
+import numpy as np
+
+
+def check_shapes(spec, *arrays):
+    """Raise ValueError unless the arrays have the shapes that `spec` says.
+
+    Equal names stand for equal sizes of at least 2: an axis of size 1 would broadcast,
+    and needs a gradient of its own.
+    """
+    sizes = {}
+    for part, array in zip(spec.split("; "), arrays, strict=True):
+        wanted = part[part.index("[") + 1 : -1].split(", ")
+        found = np.shape(array)
+        if len(found) != len(wanted):
+            raise ValueError(f"{part} is needed, not an array of shape {found}")
+        for text, size in zip(wanted, found, strict=True):
+            number = int(text) if text.isdigit() else sizes.setdefault(text, size)
+            if size != number or size < 2 and text.isidentifier():
+                raise ValueError(f"{part} of {spec} does not fit the shape {found}")
+
+
+def check_arguments(x):
+    """Raise ValueError for arguments that the gradient was not derived for."""
+    check_shapes("x[n]", x)
+
+
+def in_place_slices(x):
+    """An array filled piece by piece: a store, an update and an overwrite."""
+    check_arguments(x)
+    out = np.zeros(x.shape[0])  # models.py:68
+    out[1:] = x[1:] * x[:-1]  # models.py:69
+    out[:-1] += np.sin(x[1:])  # models.py:70
+    out[0] = 2.0 * x[-1]  # models.py:71
+    return np.sum(out**2)
+
+
+def in_place_slices_vjp(x):
+    """Value and pullback of `in_place_slices` (models.py:66) with respect to `x`."""
+    check_arguments(x)
+    # forward
+    out = np.zeros(x.shape[0])  # models.py:68
+    out[1:] = x[1:] * x[:-1]  # models.py:69
+    out[:-1] += np.sin(x[1:])  # models.py:70
+    out[0] = 2.0 * x[-1]  # models.py:71
+    out_2 = np.sum(out**2)  # models.py:72
+
+    def pullback(d_out):
+        d_out_2 = 2.0 * d_out * out  # of models.py:72
+        d_out_pre = d_out_2[0]
+        d_out_2[0] = 0.0  # of models.py:71
+        d_x = np.zeros_like(x)
+        d_x[1:] = d_out_2[1:] * x[:-1]
+        d_x[:-1] += d_out_2[1:] * x[1:]  # of models.py:69
+        d_x[1:] += d_out_2[:-1] * np.cos(x[1:])  # of models.py:70
+        d_x[-1] += 2.0 * d_out_pre  # of models.py:71
+        return (d_x,)
+
+    return out_2, pullback
+
+
+def in_place_slices_value_and_grad(x):
+    """Value and gradient of `in_place_slices` (models.py:66) with respect to `x`."""
+    check_arguments(x)
+    # forward
+    out = np.zeros(x.shape[0])  # models.py:68
+    out[1:] = x[1:] * x[:-1]  # models.py:69
+    out[:-1] += np.sin(x[1:])  # models.py:70
+    out[0] = 2.0 * x[-1]  # models.py:71
+    out_2 = np.sum(out**2)  # models.py:72
+    # backward
+    d_out = 2.0 * out  # of models.py:72
+    d_out_pre = d_out[0]
+    d_out[0] = 0.0  # of models.py:71
+    d_x = np.zeros_like(x)
+    d_x[1:] = d_out[1:] * x[:-1]
+    d_x[:-1] += d_out[1:] * x[1:]  # of models.py:69
+    d_x[1:] += d_out[:-1] * np.cos(x[1:])  # of models.py:70
+    d_x[-1] += 2.0 * d_out_pre  # of models.py:71
+    return out_2, d_x

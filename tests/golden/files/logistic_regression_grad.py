@@ -1,0 +1,71 @@
+"""Value and gradient of `logistic_regression` (models.py:21) with respect to `w`.
+Needs NumPy only.
+"""
+
+import numpy as np
+
+
+def check_shapes(spec, *arrays):
+    """Raise ValueError unless the arrays have the shapes that `spec` says.
+
+    Equal names stand for equal sizes of at least 2: an axis of size 1 would broadcast,
+    and needs a gradient of its own.
+    """
+    sizes = {}
+    for part, array in zip(spec.split("; "), arrays, strict=True):
+        wanted = part[part.index("[") + 1 : -1].split(", ")
+        found = np.shape(array)
+        if len(found) != len(wanted):
+            raise ValueError(f"{part} is needed, not an array of shape {found}")
+        for text, size in zip(wanted, found, strict=True):
+            number = int(text) if text.isdigit() else sizes.setdefault(text, size)
+            if size != number or size < 2 and text.isidentifier():
+                raise ValueError(f"{part} of {spec} does not fit the shape {found}")
+
+
+def check_arguments(w, x, y, strength):
+    """Raise ValueError for arguments that the gradient was not derived for."""
+    check_shapes("w[n]; x[m, n]; y[m]", w, x, y)
+
+
+def logistic_regression(w, x, y, strength):
+    """Mean log loss for labels of -1 and 1, with a ridge penalty."""
+    check_arguments(w, x, y, strength)
+    margin = y * (x @ w)  # models.py:23
+    return np.mean(np.logaddexp(0.0, -margin)) + 0.5 * strength * np.sum(w**2)
+
+
+def logistic_regression_vjp(w, x, y, strength):
+    """Value and pullback of `logistic_regression` (models.py:21) with respect to
+    `w`.
+    """
+    check_arguments(w, x, y, strength)
+    # forward
+    margin = y * (x @ w)  # models.py:23
+    minus_margin = -margin
+    logaddexp = np.logaddexp(0.0, minus_margin)
+    out = np.mean(logaddexp) + 0.5 * strength * np.sum(w**2)  # models.py:24
+
+    def pullback(d_out):
+        d_w = 2.0 * d_out * 0.5 * strength * w  # of models.py:24
+        # of models.py:23
+        d_w -= x.T @ (d_out / logaddexp.size * np.exp(minus_margin - logaddexp) * y)
+        return (d_w,)
+
+    return out, pullback
+
+
+def logistic_regression_value_and_grad(w, x, y, strength):
+    """Value and gradient of `logistic_regression` (models.py:21) with respect to
+    `w`.
+    """
+    check_arguments(w, x, y, strength)
+    # forward
+    margin = y * (x @ w)  # models.py:23
+    minus_margin = -margin
+    logaddexp = np.logaddexp(0.0, minus_margin)
+    out = np.mean(logaddexp) + 0.5 * strength * np.sum(w**2)  # models.py:24
+    # backward
+    # of models.py:23
+    d_w = strength * w - x.T @ (np.exp(minus_margin - logaddexp) * y / logaddexp.size)
+    return out, d_w
