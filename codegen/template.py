@@ -36,7 +36,8 @@ def parse_body(function: Callable) -> ast.FunctionDef:
     if tree is None:
         text = textwrap.dedent(inspect.getsource(function))
         tree = ast.parse(text).body[0]
-        assert isinstance(tree, ast.FunctionDef)
+        if not isinstance(tree, ast.FunctionDef) or tree.name != function.__name__:
+            raise RuntimeError(f"the source of {function.__qualname__} has changed")
         _PARSED[function] = tree
     return tree
 
