@@ -153,6 +153,8 @@ class FunctionBuilder:
 
         One that it reads once is written where it is read.
         """
+        if not self.context.sizes:
+            return []
         reads = Counter(
             n.id for stmt in body for n in ast.walk(stmt) if isinstance(n, ast.Name)
         )

@@ -27,33 +27,41 @@ def bounds(tree: ast.AST) -> tuple[int, int]:
         node = waiting.pop()
         kind = type(node)
         if kind is ast.Name:
-            least += len(node.id)
-            most += len(node.id)
-            continue
-        if kind is ast.Constant:
+            size = len(node.id)
+            least += size
+            most += size
+        elif kind is ast.BinOp:
+            size = _OPERATORS.get(type(node.op), 3)
+            least += size
+            most += size + 4
+            waiting += (node.left, node.right)
+        elif kind is ast.Constant:
             size = len(repr(node.value))
             least += size
             most += size + 2 * (type(node.value) is not int)
-            continue
-        low, high = _own(node, kind)
-        least += low
-        most += high
-        waiting.extend(ast.iter_child_nodes(node))
+        elif kind is ast.Attribute:
+            size = 1 + len(node.attr)
+            least += size
+            most += size + 2
+            waiting.append(node.value)
+        elif kind is ast.Call:
+            count = len(node.args) + len(node.keywords)
+            size = 2 + 2 * max(count - 1, 0)
+            least += size
+            most += size + 2
+            waiting.append(node.func)
+            waiting += node.args
+            waiting += node.keywords
+        else:
+            low, high = _own(node, kind)
+            least += low
+            most += high
+            waiting.extend(ast.iter_child_nodes(node))
     return least, most
 
 
 def _own(node: ast.AST, kind: type) -> tuple[int, int]:
     """What a node adds to its children."""
-    if kind is ast.BinOp:
-        size = _OPERATORS.get(type(node.op), 3)
-        return size, size + 4
-    if kind is ast.Call:
-        count = len(node.args) + len(node.keywords)
-        size = 2 + 2 * max(count - 1, 0)
-        return size, size + 2
-    if kind is ast.Attribute:
-        size = 1 + len(node.attr)
-        return size, size + 2
     if kind is ast.Subscript:
         return 2, 4
     if kind is ast.keyword:

@@ -27,7 +27,10 @@ def _mark(graph: Graph, live: set[Value]) -> list[Node]:
         if any(v in live for v in node.outputs):
             kept.append(node)
             only = node.op.type_only
-            live.update([v for k, v in enumerate(node.inputs) if k not in only])
+            if only:
+                live.update([v for k, v in enumerate(node.inputs) if k not in only])
+            else:
+                live.update(node.inputs)
     kept.reverse()
     return kept
 
@@ -58,7 +61,7 @@ def _borrow_types(
 
 def _with_live_types(node: Node, live: set[Value], made_by: dict[Value, Node]) -> Node:
     only = node.op.type_only
-    if all(node.inputs[k] in live for k in only):
+    if not only or all(node.inputs[k] in live for k in only):
         return node
     inputs = tuple(
         [

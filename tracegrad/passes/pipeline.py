@@ -28,8 +28,10 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     fast = optimize == "fast"
     graph = check(merge_common(remove_dead_code(check(graph)), fast))
     graph = _rewrite(graph, rewrite.RULES, check)
-    # Broadcasts of the seed are gone now, and as a plain number it meets others.
-    graph = _rewrite(check(weaken(graph)), rewrite.RULES, check)
+    plain = check(weaken(graph))
+    if plain is not graph:
+        # Broadcasts of the seed are gone now, and as a plain number it meets others.
+        graph = _rewrite(plain, rewrite.RULES, check)
     graph = _rewrite(graph, rewrite.FINISHING, check)
     graph = share_exponentials(merge_common(graph, fast))
     return check(remove_dead_code(graph))
@@ -39,9 +41,10 @@ def _rewrite(graph: Graph, rules: dict, check: Callable[[Graph], Graph]) -> Grap
     """Sweep until no rule applies."""
     for _ in range(_MAX_SWEEPS):
         rewriter = rewrite.Rewriter(graph, rules)
-        graph = check(remove_dead_code(rewriter.run()))
+        made = rewriter.run()
         if not rewriter.changed:
             break
+        graph = check(remove_dead_code(made))
     return graph
 
 

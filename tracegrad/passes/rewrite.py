@@ -89,10 +89,13 @@ class Rewriter(Builder):
 
     def run(self) -> Graph:
         """The rewritten graph."""
+        replaced = self.replaced
         for node in self.graph.nodes:
-            inputs = tuple([self.replaced.get(v, v) for v in node.inputs])
-            if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-                node = node.with_inputs(inputs)
+            for v in node.inputs if replaced else ():
+                if v in replaced:
+                    inputs = [replaced.get(u, u) for u in node.inputs]
+                    node = node.with_inputs(tuple(inputs))
+                    break
             if not node.derived or not self._rewrite(node):
                 self.append(node)
         results = [self.replaced.get(v, v) for v in self.graph.results]

@@ -16,7 +16,12 @@ from tracegrad.ir.types import ArrayType
 
 
 def weaken(graph: Graph) -> Graph:
-    """The graph with the scalar constants of its backward part as Python numbers."""
+    """The graph with the scalar constants of its backward part as Python numbers.
+
+    It is the same object if there is nothing to change.
+    """
+    if not any(_is_numpy_scalar(v) for node in graph.nodes for v in node.inputs):
+        return graph
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for v in node.inputs:
@@ -33,6 +38,8 @@ def weaken(graph: Graph) -> Graph:
         replaced[v] = plain
         for changed, t in types.items():
             changed.type = t
+    if not replaced:
+        return graph
     nodes = [
         n.with_inputs(tuple([replaced.get(v, v) for v in n.inputs]))
         if any(v in replaced for v in n.inputs)
