@@ -49,6 +49,7 @@ class Op:
         rules: per input, a rule `(ct, out, *inputs, **attrs) -> ct or None`.
         rule: or one rule for all inputs, returning one cotangent (for one input) or a
             tuple.
+        tangent: a rule of forward mode, where one is shorter than the transposed `vjp`.
         aliases: "view" if the output shares memory with the first input, "maybe" if it
             may (reshape), None if it is always fresh; or a function of the attributes
             that says so (`aliasing` asks it).
@@ -60,7 +61,8 @@ class Op:
         spelling: how the user writes it, for errors (`np.tanh`).
         cheap: whether recomputing costs no more than one arithmetic operation.
         finite: whether its value and its slope are finite wherever its inputs are.
-        linear: whether the op is linear in all of its inputs together.
+        linear: whether the op is linear in all of its inputs together; or the names of
+            those that it is linear in, the others being indices.
         inplace: body that updates the first input in place, for code generation.
         bodies: backend name -> body, where a library differs from NumPy.
         emitter: `(inputs: list[ast.expr], attrs) -> ast.expr`, for the few ops whose
@@ -88,6 +90,7 @@ class Op:
         "run",
         "samples",
         "spelling",
+        "tangent",
         "type_only",
         "variadic",
     )
@@ -106,6 +109,7 @@ class Op:
         }
         self.rules: tuple[Rule | None, ...] | None = None
         self.rule: Rule | None = None
+        self.tangent: Rule | None = None
         self.aliases: str | Callable[..., str | None] | None = None
         self.type_only: tuple[int, ...] = ()
         self.helper = False
@@ -114,7 +118,7 @@ class Op:
         self.spelling = f"np.{self.name}"
         self.cheap = False
         self.finite = False
-        self.linear = False
+        self.linear: bool | tuple[str, ...] = False
         self.inplace: Callable[..., Any] | None = None
         self.bodies: dict[str, Callable[..., Any]] = {}
         self.emitter: Callable[..., Any] | None = None
@@ -135,6 +139,12 @@ class Op:
                 return handler(self, args, attrs)
         return self.run(*args, **attrs)
 
+    def is_linear_in(self, position: int) -> bool:
+        """Whether the op is linear in this input, together with others."""
+        if isinstance(self.linear, bool):
+            return self.linear
+        return self.params[min(position, len(self.params) - 1)] in self.linear
+
     @property
     def differentiable(self) -> bool:
         """Whether the op has a derivative rule for some input."""
@@ -151,6 +161,16 @@ class Op:
         per input (a list for the inputs of a variadic op), `None` for zero.
         """
         self.rule = rule
+        return rule
+
+    def jvp(self, rule: Rule) -> Rule:
+        """Decorator: forward mode by hand, `(t, out, *inputs, **attrs)`.
+
+        `t` is the tangent of the input, or a tuple with one for each of several inputs,
+        `None` for zero; so is the result for the outputs.  Most ops need no such rule:
+        their `vjp` is transposed.
+        """
+        self.tangent = rule
         return rule
 
     def body(self, backend: str) -> Callable[[Callable], Callable]:
@@ -194,7 +214,7 @@ def op(
     spelling: str | None = None,
     cheap: bool = False,
     finite: bool = False,
-    linear: bool = False,
+    linear: bool | tuple[str, ...] = False,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Make an op of the decorated function.
 

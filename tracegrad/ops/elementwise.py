@@ -93,6 +93,14 @@ def divide(x, y):
     return x / y
 
 
+@divide.jvp
+def _(t, z, x, y):
+    of_x, of_y = t
+    if of_y is None:
+        return of_x / y
+    return -(of_y * z) / y if of_x is None else (of_x - of_y * z) / y
+
+
 @op(
     infer=elementwise(np.floor_divide, python=True),
     vjp=[None, None],

@@ -283,7 +283,7 @@ _ALL = data((True, True, True), dtype="bool")
 @op(
     infer=lambda t, *arrays, index, counts: infer_subscript(t, arrays, index, counts),
     aliases=lambda *, index, counts: None if ARRAY in index else "view",
-    linear=True,
+    linear=("x",),
     spelling="x[...]",
     noun="part",
     samples=[

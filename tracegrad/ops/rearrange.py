@@ -157,7 +157,6 @@ def _infer_pad(t: ArrayType, *, pad_width, mode, constant_values):
 
 @op(
     infer=_infer_pad,
-    linear=True,
     samples=[
         arg("n").with_(pad_width=((1, 2),)),
         arg(2, 3).with_(pad_width=((0, 0), (1, 2))),
@@ -172,6 +171,11 @@ def pad(x, *, pad_width, mode="constant", constant_values=0):
     if mode != "constant":
         return xp.pad(x, pad_width, mode=mode)
     return xp.pad(x, pad_width, constant_values=constant_values)
+
+
+@pad.jvp
+def _(t, y, x, *, pad_width, mode, constant_values):
+    return pad(t, pad_width=pad_width, mode=mode)
 
 
 @pad.vjp

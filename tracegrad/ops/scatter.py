@@ -70,7 +70,12 @@ _WRITES = [
 ]
 
 
-@op(infer=_infer_write, spelling="x[...] = value", samples=_WRITES)
+@op(
+    infer=_infer_write,
+    linear=("x", "update"),
+    spelling="x[...] = value",
+    samples=_WRITES,
+)
 def setitem(x, update, *indices, index, unique, counts=()):
     """`x` with `update` written at `index`.
 
@@ -107,7 +112,12 @@ def _(ct, y, x, update, *indices, index, unique, counts):
     return (of_x, of_update, *[None] * len(indices))
 
 
-@op(infer=_infer_write, linear=True, spelling="x[...] += update", samples=_WRITES)
+@op(
+    infer=_infer_write,
+    linear=("x", "update"),
+    spelling="x[...] += update",
+    samples=_WRITES,
+)
 def scatter_add(x, update, *indices, index, unique, counts=()):
     """`x` with `update` added at `index`; elements named twice get both.
 
