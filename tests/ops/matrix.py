@@ -152,6 +152,17 @@ def assert_close(got, expected, tolerance: float, rough: bool) -> None:
     np.testing.assert_allclose(got, expected, rtol=tolerance, atol=0.1 * tolerance)
 
 
+def directions(
+    sample: Sample, params: list[Value], wrt: list[Value], seed: int
+) -> list:
+    """Tangents: a symmetric parameter moves among symmetric ones only."""
+    made = irregular([v.type for v in wrt], {}, seed)
+    for i, v in enumerate(wrt):
+        if v in params:
+            made[i] = sample.arrays[params.index(v)].direction(made[i])
+    return made
+
+
 def smooth_inputs(params: list[Value]) -> list[Value]:
     return [v for v in params if v.type.differentiable]
 

@@ -13,6 +13,7 @@ from ops.matrix import (
     arrays_of,
     assert_close,
     coarse,
+    directions,
     each_sample,
     each_smooth_sample,
     irregular,
@@ -63,7 +64,7 @@ def test_vjp_against_central_differences(op, sample):
     wrt = smooth_inputs(program.params)
     cts, found = program.pull(outputs, wrt)
     ct = irregular([v.type for v in cts], {}, 1)
-    tangents = irregular([v.type for v in wrt], {}, 2)
+    tangents = directions(sample, program.params, wrt, 2)
     places = [program.params.index(v) for v in wrt]
 
     def value(points: list) -> float:
@@ -163,7 +164,7 @@ def test_second_order_against_central_differences(op, sample):
     seeds, second = program.pull(reached, wrt)
     ct = irregular([v.type for v in cts], {}, 6)
     seed = irregular([v.type for v in seeds], {}, 7)
-    tangents = irregular([v.type for v in wrt], {}, 8)
+    tangents = directions(sample, program.params, wrt, 8)
     params = [*program.params, *cts]
     data = [*arrays, *ct]
     places = [params.index(v) for v in wrt]

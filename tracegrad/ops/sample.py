@@ -26,6 +26,8 @@ class ArraySample:
         hi: largest value.
         dtype: dtype name; integers and booleans are drawn in the same range.
         values: exact data instead of a draw, as nested tuples.
+        shift: this times the unit matrix is added.
+        hermitian: whether the matrices are symmetric, or Hermitian.
     """
 
     shape: tuple[int | str, ...]
@@ -33,6 +35,20 @@ class ArraySample:
     hi: float = 2.0
     dtype: str = "float64"
     values: Any = None
+    shift: float = 0.0
+    hermitian: bool = False
+
+    def shifted(self, shift: float) -> ArraySample:
+        """Square matrices plus `shift` times the unit matrix, far from singular."""
+        return replace(self, shift=shift)
+
+    def symmetric(self, shift: float = 0.0) -> ArraySample:
+        """Symmetric or Hermitian matrices, positive definite for a large `shift`."""
+        return replace(self, shift=shift, hermitian=True)
+
+    def direction(self, x: np.ndarray) -> np.ndarray:
+        """A change of the data that leaves them what they are."""
+        return (x + x.conj().mT) / 2 if self.hermitian else x
 
     def make(self, seed: int = 0) -> np.ndarray:
         """Concrete data: irregular, free of ties, the same on every machine."""
@@ -51,7 +67,10 @@ class ArraySample:
             return (unit > 0.5).reshape(shape)
         if np.dtype(self.dtype).kind in "iu":
             data = np.round(data)
-        return data.astype(self.dtype).reshape(shape)
+        data = self.direction(data.reshape(shape))
+        if self.shift:
+            data = data + self.shift * np.eye(shape[-1])
+        return data.astype(self.dtype)
 
     def with_(self, **attrs: Any) -> Sample:
         """A call with this one array and these attributes."""
