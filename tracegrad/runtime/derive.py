@@ -16,7 +16,7 @@ import numpy as np
 
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
-from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
+from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Parameter, Pullback, Routine
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, map_leaves
@@ -93,7 +93,7 @@ def derive(
     """
     op = f"tg.{'compile' if mode == 'function' else mode}"
     result = checked_result(program, op)
-    nodes, params = list(program.nodes), program.params
+    nodes, params = _in_phases(program.nodes, mode), program.params
     pullback: Pullback | None = None
     builder = Builder()
     if mode != "function":
@@ -128,6 +128,18 @@ def derive(
         doc=program.doc,
         notes=program.notes,
     )
+
+
+def _in_phases(nodes: Sequence[Node], mode: str) -> list[Node]:
+    """The nodes of a program that may hold derivatives of its own.
+
+    To what is differentiated again they are all forward; a function shows its phases
+    if the first comes before the second.
+    """
+    phases = [node.phase for node in nodes]
+    if mode == "function" and phases == sorted(phases, reverse=True):
+        return list(nodes)
+    return [n if n.phase == FORWARD else n.in_phase(FORWARD) for n in nodes]
 
 
 def _written(parameter: Parameter) -> Parameter:

@@ -6,12 +6,12 @@ inner derivative, whatever the outer one differentiates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
-from tracegrad.ir.graph import FORWARD, Node
+from tracegrad.ir.graph import Node
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.infer import same_shape
@@ -61,9 +61,7 @@ def inline_derivative(
         if options.mode == "vjp":
             kept.append((builder, nodes, value, targets))
             return result
-        before = len(builder.nodes)
         grads = gradients(builder, nodes, value, targets, options.op, binder.at)
-        _as_forward(builder.nodes[before:])
         return arranged(options.mode, value, aux, grads, one)
 
     out = inline(
@@ -73,12 +71,6 @@ def inline_derivative(
         transform,
     )
     return (out, _pullback(*kept[0])) if options.mode == "vjp" else out
-
-
-def _as_forward(nodes: Sequence[Node]) -> None:
-    """To the trace around it, an inner derivative is part of the forward program."""
-    for node in nodes:
-        node.phase = FORWARD
 
 
 def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:
@@ -110,11 +102,9 @@ def _pullback(
     def pullback(ct: Any) -> tuple:
         session.locate()
         cts = _cotangents(builder, value, ct)
-        before = len(builder.nodes)
         wrt = values_of(targets)
         found = pull_back(builder, nodes, outputs, cts, wrt)
         made = tuple_of(as_targets(builder, found, wrt, targets))
-        _as_forward(builder.nodes[before:])
         return restore_tree(made, lambda v: make(v, session))
 
     return pullback
