@@ -100,5 +100,7 @@ def test_emitted_numpy(op, sample, symbolic, optimize):
 @each_sample
 def test_emitted_jax(op, sample, symbolic):
     jax = pytest.importorskip("jax")
+    if "jax" in sample.missing:
+        pytest.skip("JAX cannot do this call")
     with jax.enable_x64(True):
         check_emitted(op, sample, symbolic, "jax", "readable", jax.numpy.asarray)

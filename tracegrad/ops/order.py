@@ -31,7 +31,6 @@ from tracegrad.ops.record import (
     ndim_of,
     shape_of,
 )
-from tracegrad.ops.reduce import mean
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.shape import broadcast_to, ravel, to_shape
 
@@ -46,7 +45,7 @@ _PICK = data((1, 1, -1), dtype="int64")
 
 @op(
     infer=_infer_take,
-    linear=True,
+    linear=("x",),
     samples=[
         call(arg("n"), _PICK, axis=0),
         call(arg("n", 4), _PICK, axis=1),
@@ -131,11 +130,12 @@ def _infer_take_along(t: ArrayType, indices: ArrayType, *, axis):
 
 
 _ALONG = data(((2, 0), (1, 1)), dtype="int64")
+_APART = data(((2, 1), (1, 2)), dtype="int64")
 
 
 @op(
     infer=_infer_take_along,
-    linear=True,
+    linear=("x",),
     samples=[
         call(arg(2, 3), _ALONG, axis=1),
         call(arg(3, 2), _ALONG, axis=0),
@@ -153,32 +153,39 @@ def _(ct, y, x, indices, *, axis):
 
 
 @op(
-    infer=lambda t, indices, update, *, axis: t,
+    infer=lambda t, indices, update, *, axis, unique: t,
     noun="collected",
-    linear=True,
+    linear=("x", "update"),
     samples=[
         call(arg(2, 3), _ALONG, arg(2, 2), axis=1),
         call(arg(3, 2), _ALONG, arg(2, 2), axis=0),
+        call(arg(3, 2), _APART, arg(2, 2), axis=0, unique=True),
     ],
 )
-def add_along_axis(x, indices, update, *, axis):
-    """`x` with `update` added at the `indices` of each lane along `axis`."""
+def add_along_axis(x, indices, update, *, axis, unique=False):
+    """`x` with `update` added at the `indices` of each lane along `axis`.
+
+    `unique` says that no lane names an element twice, so that `+=` does it.
+    """
     out = xp.array(x)
     grid = list(xp.ix_(*[xp.arange(n) for n in indices.shape]))
     grid[axis] = indices
-    xp.add.at(out, tuple(grid), update)
+    if unique:
+        out[tuple(grid)] += update
+    else:
+        xp.add.at(out, tuple(grid), update)
     return out
 
 
 @add_along_axis.body("jax")
-def _(x, indices, update, *, axis):
+def _(x, indices, update, *, axis, unique=False):
     grid = list(xp.ix_(*[xp.arange(n) for n in indices.shape]))
     grid[axis] = indices
     return x.at[tuple(grid)].add(update)
 
 
 @add_along_axis.vjp
-def _(ct, y, x, indices, update, *, axis):
+def _(ct, y, x, indices, update, *, axis, unique):
     return ct, None, take_along_axis(ct, indices, axis=axis)
 
 
@@ -277,31 +284,6 @@ def _(a, axis=-1, kind=None, order=None, *, stable=None):
 def _(a, kth, axis=-1, kind="introselect", order=None):
     # Sorted is one of the orders that a partition may have, so nothing depends on it.
     return sort_call(a, axis, order=order)
-
-
-@accept(np.median)
-def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-    """The middle of the sorted elements, or the mean of the two in the middle."""
-    refuse("np.median", out=out)
-    x = as_array(a)
-    if isinstance(axis, tuple | list):
-        refuse("np.median", fix="reshape first, so that it is one axis", axis=axis)
-    rank = ndim_of(x)
-    if axis is None:
-        x, at = (x if rank == 1 else ravel(x)), 0
-    else:
-        at = normal_axis(axis, rank)
-    size = shape_of(x)[at]
-    if isinstance(size, Dim) or not size:
-        raise ShapeError(
-            f"np.median needs a fixed size that is not 0, not {size}",
-            op="np.median",
-            fix="trace with numbers for the sizes",
-        )
-    ordered = _sort_call(sort, x, at)
-    middle = Slice((size - 1) // 2, size // 2 + 1)
-    out = mean(getitem(ordered, index=along(at, middle)), axis=at, keepdims=keepdims)
-    return to_shape(out, (1,) * rank) if keepdims and axis is None else out
 
 
 # --------------------------------------------------------------------------- searching

@@ -86,15 +86,21 @@ class Sample:
         attrs: the static attributes.
         smooth: False where the op has a kink or a jump at the data, so that central
             differences do not apply (values and types are still tested).
+        missing: backends whose library cannot do this call, and says so.
     """
 
     arrays: tuple[ArraySample, ...]
     attrs: dict[str, Any] = field(default_factory=dict)
     smooth: bool = True
+    missing: tuple[str, ...] = ()
 
     def rough(self) -> Sample:
         """The same call, not compared with central differences."""
         return replace(self, smooth=False)
+
+    def without(self, *backends: str) -> Sample:
+        """The same call, which the libraries of these backends cannot do."""
+        return replace(self, missing=backends)
 
     def make(self) -> list[np.ndarray]:
         """Concrete arrays for the call."""
