@@ -6,14 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.eager import rules
 from tracegrad.eager.dtypes import from_numpy_dtype, result_type
 from tracegrad.eager.engine import entry_of
-from tracegrad.eager.inplace import in_place
+from tracegrad.eager.inplace import (
+    check_allowed,
+    constant_node,
+    in_place,
+    rebase,
+    write,
+)
 from tracegrad.eager.nodes import extras_of
 from tracegrad.eager.registry import (
     in_place_op,
     named,
     op_function,
+    own_rules,
     torch_function,
     write_out,
 )
@@ -54,18 +62,18 @@ def _scaled(other: Any, alpha: Any) -> Any:
     return other if alpha == 1 else other * alpha
 
 
-@torch_function("add", methods=True, inplace=True)
+@torch_function("add", methods=True)
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
     """`input + alpha * other`."""
     result = add_op.eager(input, _scaled(other, alpha))
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "add")
 
 
-@torch_function("sub", "subtract", methods=True, inplace=True)
+@torch_function("sub", "subtract", methods=True)
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
     """`input - alpha * other`."""
     result = sub_op.eager(input, _scaled(other, alpha))
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "sub")
 
 
 @torch_function("mul", "multiply", methods=True)
@@ -74,7 +82,7 @@ def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     if not isinstance(input, Tensor):
         input, other = other, input
     result = mul_op.eager(input, other)
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "mul")
 
 
 @torch_function("div", "divide", "true_divide", methods=True, inplace=True)
@@ -92,7 +100,7 @@ def div(
         result = div_op.eager(input, other)
         if rounding_mode == "trunc":
             result = entry_of(select.trunc).eager(result)
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "div")
 
 
 @torch_function("rsub", methods=True)
@@ -116,13 +124,18 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
 
 pow_op = entry_of(elementary.power)
 pow_op.title = "PowBackward1"
+own_rules(elementary.power, rules.POWER)
+own_rules(select.maximum, rules.MAXIMUM)
+own_rules(select.minimum, rules.MINIMUM)
+op_function(select.maximum, "maximum", grad="MaximumBackward0")
+op_function(select.minimum, "minimum", grad="MinimumBackward0")
 
 
 @torch_function("pow", methods=True, inplace=True)
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """`input` to the power `exponent`; one of them may be a number."""
     if not isinstance(input, Tensor):
-        result = pow_op.reversed(exponent, input)
+        result = named(pow_op.reversed(exponent, input), "PowBackward2")
     elif isinstance(exponent, Tensor):
         result = pow_op.eager(input, exponent)
     else:
@@ -133,7 +146,7 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         ):
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         result = named(pow_op.eager(input, exponent), "PowBackward0")
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "pow")
 
 
 Tensor.__pow__ = pow  # type: ignore[attr-defined]
@@ -144,6 +157,23 @@ Tensor.__rfloordiv__ = _rfloordiv  # type: ignore[attr-defined]
 Tensor.__rmod__ = _rmod  # type: ignore[attr-defined]
 Tensor.__pos__ = lambda self: self  # type: ignore[attr-defined]
 
+
+def _with_alpha(op: Any, function: Any, name: str) -> Any:
+    plain = in_place_op(op, name)
+
+    def method(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+        if alpha == 1:
+            return plain(self, other)
+        return in_place(self, function, other, alpha=alpha)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{function.__doc__}\n\nIn place."
+    return method
+
+
+Tensor.add_ = _with_alpha(add_op, add, "add_")  # type: ignore[attr-defined]
+Tensor.sub_ = _with_alpha(sub_op, sub, "sub_")  # type: ignore[attr-defined]
+Tensor.subtract_ = Tensor.sub_  # type: ignore[attr-defined]
 mul_ = in_place_op(mul_op, "mul_")
 for _name, _entry in {
     "iadd": add_op,
@@ -221,7 +251,9 @@ for _op, _names in (
     (select.sign, ("sign",)),
 ):
     op_function(_op, *_names, grad=f"{_names[0].capitalize()}Backward0", inplace=True)
+entry_of(elementary.log1p).title = "Log1PBackward0"
 reciprocal = entry_of(elementary.reciprocal)
+reciprocal.floats = True
 for _op, _names in (
     (select.floor, ("floor",)),
     (select.ceil, ("ceil",)),
@@ -276,7 +308,7 @@ def _where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return where(condition, self, other)
 
 
-entry_of(select.clip).title = "ClampBackward1"
+entry_of(select.clip).title = "ClampBackward0"
 
 
 @torch_function("clamp", "clip", methods=True, inplace=True)
@@ -305,8 +337,8 @@ def clamp(
     source = input if data.dtype == common else input.to(from_numpy_dtype(common))
     result = entry_of(select.clip).eager(source, *limits)
     if not any(isinstance(x, Tensor) for x in given):
-        named(result, "ClampBackward0")
-    return result if out is None else write_out(out, result)
+        named(result, "ClampBackward1")
+    return result if out is None else write_out(out, result, "clamp")
 
 
 @torch_function("clamp_min", methods=True, inplace=True)
@@ -333,7 +365,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     """Set all elements to one number."""
     if isinstance(value, Tensor):
         return in_place(self, lambda x, v: v.to(x.dtype).expand(x.shape), value)
-    return _filled(self, lambda x: wrap(np.full_like(x._data, value)), "FillBackward0")
+    return _filled(self, lambda x: wrap(np.full_like(x._data, value)), "FillBackward2")
 
 
 def _filled(self: Tensor, function: Any, name: str) -> Tensor:
@@ -344,9 +376,11 @@ def _filled(self: Tensor, function: Any, name: str) -> Tensor:
 @torch_function("copy_", methods=True, function=False)
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Set the elements to those of `src`, which is broadcast and converted."""
-    return in_place(self, _converted, src)
-
-
-def _converted(x: Tensor, src: Tensor) -> Tensor:
-    made = src if src._data.dtype == x._data.dtype else src.to(x.dtype)
-    return made if made._data.shape == x._data.shape else made.expand(x.shape)
+    recording = check_allowed(self, (src,))
+    data = src._data
+    if data.shape != self._data.shape:
+        data = src.detach().expand(self.shape)._data
+    write(self, wrap(data.astype(self._data.dtype, copy=False)))
+    if recording:
+        rebase(self, constant_node(self, src._node, src._data))
+    return self

@@ -173,12 +173,13 @@ def grad(
     run.accumulate = False
     _go(run, roots)
     results = []
-    for x in inputs:
+    for number, x in enumerate(inputs):
         found = run.captured.get(x._node[SEQ])
         if found is None and not allow:
             raise RuntimeError(
-                "One of the differentiated Tensors appears to not have been used in "
-                "the graph. Set allow_unused=True if this is the desired behavior."
+                f"The differentiated Tensor at index {number} appears to not have been "
+                "used in the graph. Set allow_unused=True if this is the desired "
+                "behavior."
             )
         if found is not None:
             found = to_user(found)

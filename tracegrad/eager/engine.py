@@ -62,6 +62,9 @@ class Entry:
         run: computes it on plain arrays.
         elementwise: the ufunc whose promotion and broadcasting it follows, or None.
         title: the name of its `grad_fn`, or a function of the node that gives it.
+        real: for an entry for complex operands, that for real ones.
+        floats: whether integers are converted first, where NumPy's ufunc takes them.
+        rules: a rule for each input, the op's own unless PyTorch's differ.
         zero: whether inputs without a rule have the derivative zero, not none.
         eager, pull: the generated functions.
         slots: numbers of the values that nodes save, `OUT` for the output.
@@ -69,14 +72,17 @@ class Entry:
         flows: for each parameter, whether it has a derivative at all.
     """
 
-    def __init__(self, op: Op) -> None:
+    def __init__(self, op: Op, real: Entry | None = None) -> None:
         self.op = op
+        self.real = real
         self.title: Any = "".join(p.title() for p in op.name.split("_")) + "Backward0"
         self.eager: Callable = self._first_eager
         self.reversed: Callable = self._first_reversed
         ufunc = getattr(op.infer, "ufunc", None)
         self.elementwise = ufunc if isinstance(ufunc, np.ufunc) else None
         self.zero = False
+        self.floats = False
+        self.rules = op.rules
         self.ready = False
 
     def _first_eager(self, *args: Any, **attrs: Any) -> Any:
@@ -94,24 +100,38 @@ class Entry:
         op = self.op
         self.run = plain(op)
         count = len(op.params)
-        rules = op.rules
+        rules = self.rules
         self.flows = [op.rule is not None] * count
         if rules is not None:
             self.flows = [r is not None or self.zero for r in rules]
-        self.needs = reads_of(op) if any(self.flows) else [set() for _ in op.params]
+        self.needs: list[set[int]] = [set() for _ in op.params]
+        if any(self.flows):
+            self.needs = reads_of(op, rules, complex_too=self.real is not None)
         self.slots = tuple(sorted(set().union(*self.needs))) if count else ()
         simple = rules is not None and not op.variadic
         self.pull = _pull_function(self) if simple else general_pull(self)
         self.pull.entry = self  # type: ignore[attr-defined]
         self.pull.title = self._title  # type: ignore[attr-defined]
         self.pull.graph = graph_pull(self)  # type: ignore[attr-defined]
-        self.eager, self.reversed = _eager_functions(self)
+        if self.real is None:
+            self.eager, self.reversed = _eager_functions(self)
         self.ready = True
         return self
 
+    def for_complex(self) -> Entry:
+        """The entry for complex operands, of which rules may read more."""
+        made = self.__dict__.get("_complex")
+        if made is None:
+            made = Entry(self.op, real=self)
+            made.zero, made.rules, made.title = self.zero, self.rules, self.title
+            made.prepare()
+            # Most rules are the same for both.
+            self._complex = made = self if made.needs == self.needs else made
+        return made
+
     def safe_pull(self) -> Callable:
         """`pull`, with 0 where the cotangent is 0 and the slope is infinite."""
-        if self.elementwise is None or self.op.rules is None:
+        if self.elementwise is None or self.rules is None:
             return self.pull
         made = self.__dict__.get("_safe")
         if made is None:
@@ -202,7 +222,7 @@ def _pull_function(entry: Entry, safe: bool = False) -> Callable:
         lines.append(f"    {inputs}= node[3]")
         lines.append("    m = node[5]")
     slots = "".join(f"{_local(s)}, " for s in entry.slots)
-    for k, rule in enumerate(op.rules or ()):
+    for k, rule in enumerate(entry.rules or ()):
         if not entry.flows[k]:
             continue
         names[f"rule{k}"] = _no_rule if rule is None else numeric(rule)
@@ -329,30 +349,42 @@ def _fixed(entry: Entry) -> Callable:
         signature += ", *, " + ", ".join(keywords)
         passed = ", " + ", ".join(f"{name}={name}" for name in op.defaults)
         attrs = "{" + ", ".join(f"{name!r}: {name}" for name in op.defaults) + "}"
+    if entry.elementwise is not None:
+        signature += ", out=None" if op.defaults else ", *, out=None"
     given = attrs if op.defaults else "{}"
     tuple_of = f"({', '.join(params)},)"
+    out = ", out" if entry.elementwise is not None else ""
     checks = " or ".join(f"type(x{k}) is not Tensor" for k in range(count))
     unary_ufunc = entry.elementwise is not None and count == 1
     lines = [f"def eager_{op.name}({signature}):"]
     lines.append(f"    if {checks}:")
-    lines.append(f"        return @general(@entry, {tuple_of}, {given})")
+    lines.append(f"        return @general(@entry, {tuple_of}, {given}{out})")
     for k in range(count):
         lines.append(f"    d{k} = x{k}._data")
     flowing = [k for k, flows in enumerate(entry.flows) if flows]
     for k in flowing:
         lines.append(f"    n{k} = x{k}._node")
+    if _differs_for_complex(entry):
+        lines.append("    if d0.dtype.kind == 'c':")
+        lines.append(f"        return @general(@entry, {tuple_of}, {given}{out})")
     if unary_ufunc:
         # A tensor with history is floating; others may need PyTorch's promotion.
         test = "n0 is None and " if flowing else ""
         lines.append(f"    if {test}d0.dtype.kind not in 'fc':")
-        lines.append(f"        return @general(@entry, {tuple_of}, {given})")
+        lines.append(f"        return @general(@entry, {tuple_of}, {given}{out})")
     arrays = ", ".join(f"d{k}" for k in range(count))
     lines.append(f"    od = @run({arrays}{passed})")
     _finish_text(entry, lines, flowing, attrs, _meta_text(entry, unary_ufunc))
     if op.aliases is not None:
         names["link"] = link
-        lines.insert(-1, f"    @link(out, x0, @entry, {given})")
+        lines.insert(-1, f"    @link(made, x0, @entry, {given})")
     return _compile(f"eager_{op.name}", lines, names)
+
+
+def _differs_for_complex(entry: Entry) -> bool:
+    samples = entry.op.samples
+    taken = any("complex" in a.dtype for s in samples for a in s.arrays)
+    return taken and entry.for_complex() is not entry
 
 
 def _meta_text(entry: Entry, unary_ufunc: bool) -> str:
@@ -366,21 +398,26 @@ def _finish_text(
     entry: Entry, lines: list[str], flowing: list[int], attrs: str, meta: str
 ) -> None:
     """The part from the array `od` on: a tensor, its node if there is history."""
+    name = entry.op.name
     lines.append("    if type(od) is not ndarray: od = asarray(od)")
-    lines.append("    out = new(Tensor)")
-    lines.append("    out._data = od")
+    lines.append("    made = new(Tensor)")
+    lines.append("    made._data = od")
     if flowing:
         test = " or ".join(f"n{k} is not None" for k in flowing)
+        if entry.elementwise is None:
+            test = f"({test}) and od.dtype.kind in 'fc'"
         inputs = "".join(
             f"n{k}, " if k in flowing else "None, " for k in range(len(entry.op.params))
         )
         lines.append(f"    if {test}:")
         lines.append(
-            f"        out._node = [@pull, next_seq(), None, ({inputs}), "
+            f"        made._node = [@pull, next_seq(), None, ({inputs}), "
             f"{_saved_text(entry)}, {meta}, {attrs}, None]"
         )
-    lines.append("    if special: finish(out)")
-    lines.append("    return out")
+    lines.append("    if special: finish(made)")
+    if entry.elementwise is not None:
+        lines.append(f"    if out is not None: return write_out(out, made, {name!r})")
+    lines.append("    return made")
 
 
 def _binary(entry: Entry, order: str) -> Callable:
@@ -400,9 +437,9 @@ def _binary(entry: Entry, order: str) -> Callable:
         "pull": entry.pull,
         "general": general,
     }
-    go_general = f"        return @general(@entry, {arguments}, {{}})"
+    go_general = f"        return @general(@entry, {arguments}, {{}}, out)"
     lines = [
-        f"def eager_{op.name}(self, other):",
+        f"def eager_{op.name}(self, other, *, out=None):",
         f"    d{x} = self._data",
         "    t = type(other)",
         "    if t is Tensor:",

@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import (
+    LEAF,
+    SHARED,
     check_allowed,
     check_writable,
     in_place,
+    overlap,
 )
+from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import ATTRS, META, Node
-from tracegrad.eager.runtime import as_dtype, general
+from tracegrad.eager.runtime import as_dtype, general, show
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.eager.versions import changed
 from tracegrad.errors import TracegradError
@@ -22,7 +27,7 @@ from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ops import index, scatter
 
 FULL = Slice()
-getitem_op = entry_of(index.getitem)
+getitem_op = entry_of(index.getitem).prepare()
 setitem_op = entry_of(scatter.setitem)
 
 
@@ -126,8 +131,48 @@ def _check_ints(entries: tuple, shape: tuple, taken: int) -> None:
         axis += e.ndim if mask else 1
 
 
+def _basic(entry: Any) -> Any:
+    """An int or a slice as it stands in a static subscript; else NotImplemented."""
+    kind = type(entry)
+    if kind is int or entry is None or entry is Ellipsis:
+        return entry
+    if kind is slice:
+        start, stop, step = entry.start, entry.stop, entry.step
+        for bound in (start, stop, step):
+            if bound is not None and type(bound) is not int:
+                return NotImplemented
+        if step is None or step > 0:
+            return Slice(start, stop, step)
+    return NotImplemented
+
+
+def _basic_key(x: Tensor, key: Any) -> tuple | None:
+    """The static subscript of a key of ints, slices, None, ... that is in bounds."""
+    shape = x._data.shape
+    if type(key) is int:
+        return (key,) if shape and -shape[0] <= key < shape[0] else None
+    entries = tuple(map(_basic, key)) if type(key) is tuple else (_basic(key),)
+    axis = 0
+    for e in entries:
+        if (
+            e is NotImplemented
+            or e is Ellipsis
+            or (axis >= len(shape) and e is not None)
+        ):
+            return None
+        if type(e) is int and not -shape[axis] <= e < shape[axis]:
+            return None
+        axis += e is not None
+    return entries
+
+
 def getitem(self: Tensor, key: Any) -> Tensor:
     """`x[key]`: a view, or a copy where an index is a tensor or a list."""
+    entries = _basic_key(self, key)
+    if entries is not None:
+        key = (*key, ...) if type(key) is tuple else (key, ...)
+        attrs = {"index": entries, "counts": ()}
+        return show(self, self._data[key], getitem_op, attrs)
     arrays, attrs = _key(self, key)
     try:
         return general(getitem_op, (self, *arrays), attrs)
@@ -138,8 +183,12 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, with history."""
     arrays, attrs = _key(self, key)
+    if arrays and isinstance(value, Tensor):
+        _check_put(self, value)
     if not isinstance(value, Tensor):
         value = wrap(as_dtype(np.asarray(value), self._data.dtype))
+    if not arrays and state.grad and self._node is not None and self.is_leaf:
+        raise RuntimeError(f"a view of {LEAF}")
     if not check_allowed(self, (value,)):
         _write(self, arrays, attrs, value)
         return
@@ -149,6 +198,19 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     attrs["unique"] = index.names_once(self._data, arrays)
     in_place(self, lambda x, v: general(setitem_op, (x, v, *arrays), attrs), value)
+
+
+def _check_put(self: Tensor, value: Tensor) -> None:
+    """Refuse what PyTorch's `index_put_` refuses, where plain copying would not."""
+    to, source = self._data.dtype, value._data.dtype
+    if to != source:
+        names = [SCALAR_TYPES[from_numpy_dtype(d)] for d in (to, source)]
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{names[0]} for the destination and {names[1]} for the source."
+        )
+    if overlap(self._data, value._data):
+        raise RuntimeError(SHARED)
 
 
 def _write(self: Tensor, arrays: tuple, attrs: dict, value: Tensor) -> None:
@@ -197,7 +259,7 @@ def _contains(self: Tensor, x: Any) -> bool:
 
 def _truth(self: Tensor) -> bool:
     if self._data.size != 1:
-        what = "no value" if not self._data.size else "more than one value"
+        what = "no values" if not self._data.size else "more than one value"
         raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
     return bool(self._data.item())
 

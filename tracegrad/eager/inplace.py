@@ -27,6 +27,7 @@ from tracegrad.eager.nodes import (
     SEQ,
     Node,
     next_seq,
+    short_name,
 )
 from tracegrad.eager.runtime import (
     OWNED,
@@ -39,6 +40,11 @@ from tracegrad.eager.tensor import Tensor, wrap
 OVERLAP = (
     "unsupported operation: more than one element of the written-to tensor refers to a "
     "single memory location. Please clone() the tensor before performing the operation."
+)
+SHARED = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor "
+    "refer to a single memory location. Please clone() the tensor before performing the "
+    "operation."
 )
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 
@@ -73,8 +79,7 @@ def in_place(self: Tensor, function: Callable, *args: Any, **kwargs: Any) -> Ten
     node = result._node
     if node is None or node is before:
         node = None
-    elif node[SEQ] > start:
-        _saves_itself(node, result._data, self._data)
+    elif node[SEQ] > start and _saves_itself(node, result._data, self._data):
         node[SEQ] = next_seq()  # what it saves is what was just written
     rebase(self, node)
     return self
@@ -121,7 +126,7 @@ def _refuse_view(self: Tensor, args: tuple) -> None:
             "inplace to be tracked) or both outside (if you want the inplace to be "
             "tracked)."
         )
-    name = "" if self.grad_fn is None else type(self.grad_fn).__name__
+    name = "" if self._node is None else short_name(self._node)
     raise RuntimeError(
         f"Output {self.output_nr} of {name} is a view and is being modified inplace. "
         "This view is the output of a function that returns multiple views. Such "
@@ -142,7 +147,7 @@ def write(self: Tensor, result: Tensor) -> None:
             f"output with shape {list(data.shape)} doesn't match the broadcast shape "
             f"{list(made.shape)}"
         )
-    if made.dtype != data.dtype and "bufc".find(data.dtype.kind) >= 0:
+    if made.dtype != data.dtype:
         _check_cast(made.dtype, data.dtype)
     check_writable(data)
     data[...] = made
@@ -155,6 +160,21 @@ def check_writable(data: np.ndarray) -> None:
         raise RuntimeError(OVERLAP)
 
 
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays without gaps share memory."""
+    dense = all(x.flags.c_contiguous or x.flags.f_contiguous for x in (a, b))
+    return dense and np.may_share_memory(a, b)
+
+
+def check_partial(data: np.ndarray, args: tuple) -> None:
+    """Refuse operands that share a part of the memory that is written to."""
+    for x in args:
+        if isinstance(x, Tensor) and overlap(data, x._data):
+            same = x._data.strides == data.strides and x._data.shape == data.shape
+            if not same or x._data.ctypes.data != data.ctypes.data:
+                raise RuntimeError(SHARED)
+
+
 def _check_cast(source: np.dtype, target: np.dtype) -> None:
     order = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
     if order[source.kind] > order[target.kind]:
@@ -165,10 +185,19 @@ def _check_cast(source: np.dtype, target: np.dtype) -> None:
         )
 
 
-def _saves_itself(node: Node, result: np.ndarray, memory: np.ndarray) -> None:
-    """A node that saved its result now saves the memory that it was written to."""
+def _saves_itself(node: Node, result: np.ndarray, memory: np.ndarray) -> bool:
+    """Let a node that saved its result save the memory that it was written to.
+
+    Returns:
+        False if it saved an operand in that memory too: that one is lost.
+    """
     if isinstance(node[SAVED], tuple):
+        owner = versions.owner_of(memory)
+        for x in node[SAVED]:
+            if type(x) is np.ndarray and versions.owner_of(x) is owner:
+                return False
         node[SAVED] = tuple([memory if x is result else x for x in node[SAVED]])
+    return True
 
 
 # -------------------------------------------------------------------------- rebasing
@@ -179,7 +208,7 @@ def rebase(self: Tensor, node: Node | None) -> None:
     """
     before = self._node
     if node is None:
-        node = _constant_node(self, None)
+        node = constant_node(self, None, self._data)
     root = self._root
     if root is None:
         self._node = node
@@ -189,7 +218,7 @@ def rebase(self: Tensor, node: Node | None) -> None:
             retain_in(self)
     else:
         if not node[INPUTS] or node[INPUTS][0] is not before:
-            node = _constant_node(self, node)
+            node = constant_node(self, node, self._data)
         root._node = _copy_slices(root, self, node)
         root = self._root
     if NAMESPACE["special"]:
@@ -221,10 +250,16 @@ def refresh_views(root: Tensor) -> None:
             retain_in(view)
 
 
-def _constant_node(self: Tensor, source: Node | None) -> Node:
-    """A node that gives `source` all of the cotangent, and zeros to the old value."""
+def constant_node(self: Tensor, source: Node | None, like: np.ndarray) -> Node:
+    """A node that gives the old value zeros, and `source` all of the cotangent.
+
+    Args:
+        self: the tensor that gets the node.
+        source: the node of the new value, or None.
+        like: has the shape and dtype of the new value before it was fitted.
+    """
     data = self._data
-    meta = (data.shape, data.dtype, data.shape, data.dtype)
+    meta = (data.shape, data.dtype, like.shape, like.dtype)
     inputs = (self._node, source)
     return [pull_copy, next_seq(), None, inputs, None, meta, None, None]
 

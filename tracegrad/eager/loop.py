@@ -165,7 +165,7 @@ class Pass:
             with modes.set_grad_enabled(self.create):
                 made = hook(to_user(ct))
             if made is not None:
-                ct = from_user(_as_grad(made, to_user(ct)), self.create)
+                ct = from_user(_as_grad(hook, made, to_user(ct)), self.create)
         tensor = None if extras.retain is None else extras.retain()
         if tensor is not None:
             grad = to_user(ct) if self.create else wrap(own(to_user(ct)._data))
@@ -346,13 +346,12 @@ def _needed(nodes: dict, order: list[int], wanted: set[int]) -> set[int]:
     return needed
 
 
-def _as_grad(made: Any, like: Tensor) -> Tensor:
+def _as_grad(hook: Any, made: Any, like: Tensor) -> Tensor:
     if not isinstance(made, Tensor):
         raise TypeError(f"expected Variable, but hook returned '{type(made).__name__}'")
     if made._data.shape != like._data.shape:
         raise RuntimeError(
-            f"hook has changed the size of value: {list(like.shape)} to "
-            f"{list(made.shape)}"
+            f"hook '{getattr(hook, '__name__', '')}' has changed the size of value"
         )
     return made
 

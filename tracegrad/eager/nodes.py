@@ -22,6 +22,7 @@ again by `seq` in a weak table, so that `y.grad_fn is y.grad_fn`.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -103,6 +104,11 @@ def name_of(node: Node) -> str:
     """The name of the `grad_fn`, such as `MulBackward0`."""
     title = node[NAME] or node[PULL].title
     return title if isinstance(title, str) else title(node)
+
+
+def short_name(node: Node) -> str:
+    """The name as it stands in messages: `Mul` for `MulBackward0`."""
+    return re.sub(r"Backward\d*$", "", name_of(node))
 
 
 def is_leaf_node(node: Node) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.eager.faster import BODIES, HELPERS, IN_RULES
 from tracegrad.errors import TracegradError
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import ArrayType, type_of_constant
@@ -26,7 +27,7 @@ from tracegrad.ops import record
 from tracegrad.ops.define import Op
 from tracegrad.ops.record import Builder, Ref, Scattered
 
-_OPS = "tracegrad.ops"
+_OURS = ("tracegrad.ops", "tracegrad.eager.rules")
 OUT = -1  # the number of the output among what a rule reads
 
 
@@ -95,6 +96,7 @@ _REPLACED = {
     record.ndim_of: _ndim_of,
     record.dtype_of: _dtype_of,
     record.constant_of: constant_of,
+    **HELPERS,
 }
 
 
@@ -105,13 +107,13 @@ _bodies: dict[str, Callable] = {}
 
 def _is_ours(function: Any) -> bool:
     return isinstance(function, types.FunctionType) and (
-        function.__globals__.get("__name__", "").startswith(_OPS)
+        function.__globals__.get("__name__", "").startswith(_OURS)
     )
 
 
 def plain(op: Op) -> Callable:
     """The fastest function that computes `op` on plain arrays."""
-    found = _bodies.get(op.name)
+    found = _bodies.get(op.name) or BODIES.get(op)
     if found is None:
         ufunc = getattr(op.infer, "ufunc", None)
         # `x**2` has short cuts that np.power lacks.
@@ -162,7 +164,7 @@ class _Lazy:
         self.op = op
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
-        function = plain(self.op)
+        function = IN_RULES.get(self.op) or plain(self.op)
         for scope in _globals.values():
             for name, value in scope.items():
                 if value is self:
@@ -245,12 +247,15 @@ def _asks_for_constants(function: Any, seen: set[Any]) -> bool:
 _CONSTANTS = (0.0, 0.5, 1.0, 2.0, 2.5, 3.0, -1.0)
 
 
-def _probes(op: Op) -> Iterator[tuple[list[Value], dict[str, Any]]]:
+def _probes(
+    op: Op, rules: Any, complex_too: bool
+) -> Iterator[tuple[list[Value], dict[str, Any]]]:
     """Calls to record: the op's samples, also with constants for single inputs."""
-    rules = op.rules if op.rules is not None else (op.rule,)
-    constants = any(_asks_for_constants(r, set()) for r in rules)
+    constants = any(_asks_for_constants(r, set()) for r in rules or (op.rule,))
     for number, sample in enumerate(op.samples):
         arrays = sample.make()
+        if not complex_too and any(a.dtype.kind == "c" for a in arrays):
+            continue
         values = [Value(ArrayType(a.shape, a.dtype)) for a in arrays]
         attrs = {**op.defaults, **sample.attrs}
         yield values, attrs
@@ -260,22 +265,29 @@ def _probes(op: Op) -> Iterator[tuple[list[Value], dict[str, Any]]]:
                     yield [*values[:k], Const(c), *values[k + 1 :]], attrs
 
 
-def reads_of(op: Op) -> list[set[int]]:
+def reads_of(op: Op, rules: Any, complex_too: bool) -> list[set[int]]:
     """For each parameter of `op`, the numbers of the values that its cotangent reads.
 
     The union over the op's samples; `OUT` is the output.  All inputs of a variadic
     parameter count as one.  For an op with one rule for all inputs, parts are told
     apart too.
+
+    Args:
+        op: the op.
+        rules: its rules, one per input, or None where it has one for all.
+        complex_too: whether complex samples count.
     """
     last = len(op.params) - 1
     found: list[set[int]] = [set() for _ in op.params]
-    for values, attrs in _probes(op):
-        for k, reads in _reads_in(op, values, attrs):
+    for values, attrs in _probes(op, rules, complex_too):
+        for k, reads in _reads_in(op, rules, values, attrs):
             found[min(k, last)] |= {min(r, last) for r in reads}
     return found
 
 
-def _reads_in(op: Op, values: list, attrs: dict) -> Iterator[tuple[int, set[int]]]:
+def _reads_in(
+    op: Op, rules: Any, values: list, attrs: dict
+) -> Iterator[tuple[int, set[int]]]:
     types_in = [v.type for v in values]
     try:
         made = op.infer(*types_in, **attrs)
@@ -291,10 +303,10 @@ def _reads_in(op: Op, values: list, attrs: dict) -> Iterator[tuple[int, set[int]
     if not any(c is not None for c in cts):
         return
     inputs = list(map(wrap, values))
-    if op.rules is not None:
+    if rules is not None:
         parts = [
             rule(ct, out, *inputs, **attrs) if rule and v.type.differentiable else None
-            for rule, v in zip(op.rules, values)
+            for rule, v in zip(rules, values)
         ]
     else:
         whole = op.rule(ct, out, *inputs, **attrs)  # type: ignore[misc]

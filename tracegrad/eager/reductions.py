@@ -13,7 +13,7 @@ from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
 from tracegrad.eager.registry import axes_of, axis_of, torch_function, write_out
 from tracegrad.eager.runtime import general
-from tracegrad.eager.shapes import alias_op, getitem_op, squeeze, to
+from tracegrad.eager.shapes import clone, getitem_op, squeeze, to
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import extreme, index, product, reduce, scatter, select
 
@@ -40,7 +40,7 @@ def sum(
         axis = axes_of(dim, input._data.ndim)
         result = sum_op.eager(input, axis=axis, keepdims=keepdim)
         named(result, "SumBackward1")
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "sum")
 
 
 @torch_function("mean", methods=True)
@@ -65,7 +65,7 @@ def mean(
     result = mean_op.eager(input, axis=axis, keepdims=keepdim)
     if dim is not None:
         named(result, "MeanBackward1")
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "mean")
 
 
 class _Pair(tuple):
@@ -99,7 +99,7 @@ def _extreme(which: str, input: Tensor, dim: Any, keepdim: bool) -> Any:
     name = f"{which.capitalize()}Backward0"
     kind = max_result if which == "max" else min_result
     if not data.ndim:
-        return kind(named(alias_op.eager(input), name), wrap(np.zeros((), np.int64)))
+        return kind(named(clone(input), name), wrap(np.zeros((), np.int64)))
     places = np.expand_dims(find(data, axis=axis), axis)
     key = scatter.grid_along(places, axis)
     arrays, attrs = index.subscript(data, key)
@@ -206,7 +206,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
         _misfit(a, b)
     result = matmul_op.eager(input, other)
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "matmul")
 
 
 def _different_types(a: np.ndarray, b: np.ndarray) -> None:

@@ -26,7 +26,8 @@ import numpy as np
 from tracegrad.eager.engine import Entry, entry_of
 from tracegrad.eager.inplace import check_allowed, check_writable, in_place, named
 from tracegrad.eager.modes import NAMESPACE
-from tracegrad.eager.tensor import Tensor
+from tracegrad.eager.runtime import SCALARS
+from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.eager.versions import changed
 from tracegrad.ops.define import Op
 
@@ -127,33 +128,53 @@ def op_function(
     return entry
 
 
+def own_rules(op: Op, rules: list[Callable | None]) -> None:
+    """Give an op other derivative rules in eager mode, one for each input."""
+    entry_of(op).rules = tuple(rules)
+
+
 def in_place_op(entry: Entry, name: str) -> Callable:
-    """The method that applies an elementwise op in place."""
+    """The method that applies an elementwise op of one or two operands in place."""
 
-    def method(self: Tensor, *args: Any) -> Tensor:
-        if not check_allowed(self, args) and entry.elementwise is not None:
+    def unary(self: Tensor) -> Tensor:
+        if check_allowed(self) or self._data.dtype.kind not in "fc":
+            return in_place(self, entry.eager)
+        return _compute_into(entry, self, ())
+
+    def binary(self: Tensor, other: Any) -> Tensor:
+        if not check_allowed(self, (other,)):
             data = self._data
-            others = [a._data for a in args if isinstance(a, Tensor)]
-            if len(others) == len(args) and all(
-                a.dtype is data.dtype and a.ndim <= data.ndim for a in others
-            ):
-                check_writable(data)
-                if entry.elementwise is entry.prepare().run:
-                    return _compute_into(entry, self, others)
-        return in_place(self, entry.eager, *args)
+            operand = (
+                other._data
+                if isinstance(other, Tensor)
+                else SCALARS.get(data.dtype, SCALARS).get(other)
+                if type(other) is float or type(other) is int
+                else None
+            )
+            if operand is not None and operand.dtype is data.dtype:
+                return _compute_into(entry, self, (operand,))
+        return in_place(self, entry.eager, other)
 
+    method = unary if len(entry.op.params) == 1 else binary
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"{entry.op.run.__doc__}\n\nIn place."
     return method
 
 
-def _compute_into(entry: Entry, self: Tensor, others: list[np.ndarray]) -> Tensor:
-    try:
-        entry.run(self._data, *others, out=self._data)
-    except (ValueError, TypeError):
-        return in_place(self, entry.eager, *others)
-    changed(self._data)
-    return self
+def _compute_into(entry: Entry, self: Tensor, others: tuple) -> Tensor:
+    """Let the ufunc write into the memory of `self`, if there is one and it fits."""
+    data = self._data
+    if not data.flags.c_contiguous:
+        check_writable(data)
+    if entry.prepare().run is entry.elementwise:
+        try:
+            entry.run(data, *others, out=data)
+        except (ValueError, TypeError):
+            pass  # the general way has the error that the user should see
+        else:
+            changed(data)
+            return self
+    return in_place(self, entry.eager, *[wrap(x) for x in others])
 
 
 # ------------------------------------------------------------- argument conventions
@@ -199,12 +220,12 @@ def sizes_of(sizes: tuple) -> tuple[int, ...]:
     return tuple([s.__index__() for s in sizes])
 
 
-def write_out(out: Tensor, result: Tensor) -> Tensor:
+def write_out(out: Tensor, result: Tensor, name: str = "") -> Tensor:
     """What `out=` does: resize `out` and copy the result into it."""
     if out._node is not None or result._node is not None:
         raise RuntimeError(
-            "functions with out=... arguments don't support automatic differentiation, "
-            "but one of the arguments requires grad."
+            f"{name}(): functions with out=... arguments don't support automatic "
+            "differentiation, but one of the arguments requires grad."
         )
     if out._data.shape != result._data.shape:
         out._data = np.empty(result._data.shape, out._data.dtype)
@@ -220,6 +241,7 @@ __all__ = [
     "axis_of",
     "named",
     "op_function",
+    "own_rules",
     "sizes_of",
     "torch_function",
     "write_out",

@@ -27,7 +27,7 @@ from tracegrad.eager.nodes import (
     pull_output,
 )
 from tracegrad.eager.numeric import OUT, Like, numeric
-from tracegrad.eager.tensor import Tensor, wrap
+from tracegrad.eager.tensor import Tensor, new, wrap
 from tracegrad.eager.versions import owner_of
 from tracegrad.ir.index import fill
 from tracegrad.ops.cast import astype
@@ -136,7 +136,7 @@ def shape_error(error: Exception, *arrays: Any) -> Exception:
 def general_pull(entry: Any) -> Callable:
     """`pull` of any op: one rule for all inputs, several outputs, variadic."""
     op = entry.op
-    rules = None if op.rules is None else [r and numeric(r) for r in op.rules]
+    rules = entry.rules and [r and numeric(r) for r in entry.rules]
     rule = None if op.rule is None else numeric(op.rule)
 
     def pull(node: Node, ct: Any, grads: dict) -> None:
@@ -238,7 +238,7 @@ def graph_pull(entry: Any) -> Callable:
         meta = node[META]
         if meta is None:
             inputs = [ct if x is None else x for x in inputs]
-        parts = _parts(op, op.rules, op.rule, ct, out, inputs, node)
+        parts = _parts(op, entry.rules, op.rule, ct, out, inputs, node)
         for k, part in enumerate(parts):
             source = sources[k]
             if source is None:
@@ -290,12 +290,13 @@ def graph_scatter(part: Scattered, grads: dict, seq: int, shape: tuple, dtype) -
 
 
 # -------------------------------------------------------------------- the general way
-def promoted(ufunc: np.ufunc, arrays: list) -> list[np.ndarray]:
+def promoted(entry: Any, arrays: list) -> list[np.ndarray]:
     """The operands of a ufunc in the dtype that PyTorch computes in."""
     common = result_type(arrays)
     if common.kind in "biu":
+        ufunc = entry.elementwise
         made = ufunc_dtypes(ufunc, (common,) * ufunc.nin)[0]
-        if made.kind == "f":
+        if made.kind == "f" or entry.floats:
             common = default.real
     return [as_dtype(x, common) for x in arrays]
 
@@ -320,27 +321,42 @@ def unwrapped(x: Any) -> tuple[Any, Node | None]:
     raise TypeError(f"unsupported operand of type {type(x).__name__}")
 
 
-def general(entry: Any, args: tuple, attrs: dict[str, Any]) -> Any:
+def general(
+    entry: Any, args: tuple, attrs: dict[str, Any], out: Tensor | None = None
+) -> Any:
     """Run an op on tensors, arrays and Python numbers, and record it.
 
     Args:
         entry: the op's entry.
         args: the inputs.
         attrs: all static attributes.
+        out: what the user gave as `out=`.
 
     Returns:
         A tensor, or a tuple of them for an op with several outputs.
     """
     entry.prepare()
-    if not any(isinstance(x, Tensor) for x in args):
+    arrays: list[Any] = []
+    nodes: list[Any] = []
+    tensors = 0
+    for x in args:
+        if type(x) is Tensor:
+            array, node = x._data, x._node
+            tensors += 1
+        else:
+            array, node = unwrapped(x)
+            tensors += isinstance(x, Tensor)
+        arrays.append(array)
+        nodes.append(node)
+    if not tensors:
         raise TypeError(
             f"{entry.op.name}(): argument 'input' (position 1) must be Tensor, not "
             f"{type(args[0]).__name__ if args else 'nothing'}"
         )
-    pairs = [unwrapped(x) for x in args]
-    arrays, nodes = [p[0] for p in pairs], [p[1] for p in pairs]
+    if any([type(x) is np.ndarray and x.dtype.kind == "c" for x in arrays]):
+        entry = entry.for_complex()
     if entry.elementwise is not None:
-        operands = promoted(entry.elementwise, arrays)
+        operands = promoted(entry, arrays)
         arrays = [a if type(a) is np.ndarray else o for a, o in zip(arrays, operands)]
     else:
         operands = arrays
@@ -348,18 +364,21 @@ def general(entry: Any, args: tuple, attrs: dict[str, Any]) -> Any:
         made = entry.run(*operands, **attrs)
     except ValueError as error:
         raise shape_error(error, *operands) from None
-    last = len(entry.flows) - 1
-    nodes = [n if entry.flows[min(k, last)] else None for k, n in enumerate(nodes)]
+    if nodes != [None] * len(nodes):
+        last = len(entry.flows) - 1
+        nodes = [n if entry.flows[min(k, last)] else None for k, n in enumerate(nodes)]
     if type(made) is tuple:
         return _record_several(entry, made, arrays, nodes, attrs)
-    out = wrap(made if type(made) is np.ndarray else np.asarray(made))
-    if any(n is not None for n in nodes) and out._data.dtype.kind in "fc":
-        out._node = record(entry, out._data, arrays, nodes, attrs)
+    result = wrap(made if type(made) is np.ndarray else np.asarray(made))
+    if nodes != [None] * len(nodes) and result._data.dtype.kind in "fc":
+        result._node = record(entry, result._data, arrays, nodes, attrs)
     if NAMESPACE["special"]:
-        finish(out)
+        finish(result)
     if entry.op.aliases is not None and isinstance(args[0], Tensor):
-        link(out, args[0], entry, attrs)
-    return out
+        link(result, args[0], entry, attrs)
+    if out is not None:
+        return NAMESPACE["write_out"](out, result, entry.op.name)
+    return result
 
 
 def record(entry: Any, out: Any, arrays: list, nodes: list, attrs: dict) -> Node:
@@ -406,6 +425,28 @@ def output_node(node: Node, number: int) -> Node:
 
 
 # ------------------------------------------------------------------------------ views
+def show(x: Tensor, data: np.ndarray, entry: Any, attrs: dict[str, Any]) -> Tensor:
+    """A view of `x` by an op with one input that saves nothing.
+
+    Args:
+        x: the tensor.
+        data: what the op gives for its array.
+        entry: the op's entry, prepared.
+        attrs: all static attributes.
+    """
+    out = new(Tensor)
+    out._data = data
+    node = x._node
+    if node is not None:
+        have = x._data
+        meta = (have.shape, have.dtype)
+        out._node = [entry.pull, next_seq(), None, (node,), None, meta, attrs, None]
+    if NAMESPACE["special"]:
+        finish(out)
+    link(out, x, entry, attrs)
+    return out
+
+
 def link(out: Tensor, x: Tensor, entry: Any, attrs: dict[str, Any]) -> None:
     """Note that `out` shows memory of `x`, if it does."""
     how = entry.op.aliasing(attrs)

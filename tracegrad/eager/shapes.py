@@ -21,7 +21,7 @@ from tracegrad.eager.registry import (
     torch_function,
     write_out,
 )
-from tracegrad.eager.runtime import general
+from tracegrad.eager.runtime import show
 from tracegrad.eager.tensor import Size, Tensor, device, wrap
 from tracegrad.ir.index import Slice
 from tracegrad.ops import (
@@ -34,7 +34,7 @@ from tracegrad.ops import (
 alias_op = entry_of(cast.alias)
 reshape_op = entry_of(shape.reshape)
 transpose_op = entry_of(shape.transpose)
-getitem_op = entry_of(index.getitem)
+getitem_op = entry_of(index.getitem).prepare()
 FULL = Slice()
 
 
@@ -323,7 +323,8 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 def _basic(x: Tensor, entries: tuple) -> Tensor:
-    return general(getitem_op, (x,), {"index": entries, "counts": ()})
+    attrs = {"index": entries, "counts": ()}
+    return show(x, getitem_op.run(x._data, **attrs), getitem_op, attrs)
 
 
 entry_of(shape.broadcast_to).title = "ExpandBackward0"
@@ -390,7 +391,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     for x in parts[1:]:
         _check_joined(parts[0]._data.shape, x._data.shape, axis)
     result = entry_of(join.concatenate).eager(*_common(parts), axis=axis)
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "cat")
 
 
 def _check_joined(first: tuple, other: tuple, axis: int) -> None:
@@ -422,7 +423,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
             )
     axis = axis_of(dim, len(first) + 1)
     result = entry_of(join.stack).eager(*_common(tensors), axis=axis)
-    return result if out is None else write_out(out, result)
+    return result if out is None else write_out(out, result, "stack")
 
 
 @torch_function("unbind", methods=True)

@@ -271,8 +271,10 @@ class Tensor:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._data.shape != self._data.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size than the tensor: "
-                    f"sizes {list(value._data.shape)} and {list(self._data.shape)}"
+                    "attempting to assign a gradient of size "
+                    f"'{list(value._data.shape)}' to a tensor of size "
+                    f"'{list(self._data.shape)}'. Please ensure that the gradient and "
+                    "the tensor are the same size"
                 )
             if value._data.dtype != self._data.dtype:
                 raise RuntimeError("assigned grad has data of a different type")
@@ -329,7 +331,7 @@ class Tensor:
                 "view is set as True, gradients are views of DDP buckets, and hence "
                 "detach_() cannot be called on these gradients. To fix this error, "
                 "please refer to the Optimizer.zero_grad() function in "
-                "torch/optim/optimizer.py as a reference."
+                "torch/optim/optimizer.py as the solution."
             )
         self._node = None
         self._retains = False

@@ -23,8 +23,8 @@ from tracegrad.eager.nodes import (
     SEQ,
     Node,
     is_leaf_node,
-    name_of,
     next_seq,
+    short_name,
 )
 
 
@@ -55,7 +55,7 @@ def log_of(array: np.ndarray) -> list[int] | None:
 
 def changed(array: np.ndarray) -> None:
     """Note that the memory of `array` was written to."""
-    owner = owner_of(array)
+    owner = array if array.base is None else owner_of(array)
     key = id(owner)
     found = _logs.get(key)
     if found is None:
@@ -100,14 +100,15 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
             number = 0
             if source[NAME] is None and source[PULL].title == "output":
                 number, source = source[6], source[INPUTS][0]
-            which = f", which is output {number} of {name_of(source)},"
+            which = f", which is output {number} of {short_name(source)},"
         hint = (
             "the backtrace further above shows the operation that failed to compute "
             "its gradient. The variable in question was changed in there or anywhere "
             "later. Good luck!"
             if anomaly
             else "enable anomaly detection to find the operation that failed to "
-            "compute its gradient, with torch.autograd.set_detect_anomaly(True)."
+            "compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+            "check_nan=False)."
         )
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by "

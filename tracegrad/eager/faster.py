@@ -1,0 +1,102 @@
+"""Bodies that cost less on small arrays than those that are printed.
+
+An op's body is written to be read: `xp.sum(x, axis=axis)`.  On ten numbers most of its
+time is spent in NumPy's Python layer; the functions here go past it.  Their results are
+the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracegrad.ir.index import fill
+from tracegrad.ops import index, product, reduce, shape
+from tracegrad.ops.define import Op
+
+f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
+# Below this many elements a filled array is made sooner than a view without strides.
+SMALL = 4096
+
+
+def _sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.add.reduce(x, axis, None, None, keepdims)
+
+
+def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if (x.dtype != f4 and x.dtype != f8) or not x.size:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    total = np.add.reduce(x, axis, None, None, keepdims)
+    return total / total.dtype.type(_count_along(x, axis))
+
+
+def _getitem(x: Any, *indices: Any, index: tuple, counts: tuple = ()) -> Any:
+    key = fill(index, indices)
+    if indices or Ellipsis in index:
+        return x[key]
+    # A view also where only ints are given, for which NumPy would give a number.
+    return x[(*key, ...) if type(key) is tuple else (key, ...)]
+
+
+def _expand(x: Any, *, shape: tuple) -> Any:
+    made = np.broadcast_to(x, shape)
+    if x.flags.writeable:
+        # PyTorch lets one write to a single element of an expanded tensor; `inplace`
+        # refuses where several would change.
+        made.flags.writeable = True
+    return made
+
+
+def _broadcast(x: Any, *, shape: tuple) -> Any:
+    size = 1
+    for n in shape:
+        size *= n
+    if size > SMALL:
+        return np.broadcast_to(x, shape)
+    made = np.empty(shape, x.dtype if hasattr(x, "dtype") else None)
+    made[...] = x
+    return made
+
+
+def _keep_axes(y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    if keepdims or not y.ndim or axis is None:
+        return y
+    sizes = list(x.shape)
+    for a in (axis,) if type(axis) is int else axis:
+        sizes[a] = 1
+    return y.reshape(sizes)
+
+
+def _spread(ct: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    return _broadcast(_keep_axes(ct, x, axis, keepdims), shape=x.shape)
+
+
+def _count_along(x: Any, axis: Any) -> int:
+    if axis is None:
+        return x.size
+    if type(axis) is int:
+        return x.shape[axis]
+    count = 1
+    for a in axis:
+        count *= x.shape[a]
+    return count
+
+
+# Op -> what computes it, forward and in rules.
+BODIES: dict[Op, Callable] = {
+    reduce.sum: _sum,
+    reduce.mean: _mean,
+    index.getitem: _getitem,
+    product.matmul: np.matmul,
+    shape.broadcast_to: _expand,
+}
+# Op -> what computes it in rules, where no view is asked for.
+IN_RULES: dict[Op, Callable] = {shape.broadcast_to: _broadcast}
+# Helper of rules -> the same on arrays.
+HELPERS: dict[Any, Callable] = {
+    reduce.spread: _spread,
+    reduce.keep_axes: _keep_axes,
+    reduce.count_along: _count_along,
+}

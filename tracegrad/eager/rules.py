@@ -1,0 +1,38 @@
+"""Derivative rules in which PyTorch differs from NumPy's other differentiators.
+
+They take the place of an op's own rules in eager mode (`registry.own_rules`), and are
+written as rules are: ops, operators, no knowledge of tensors.
+"""
+
+from __future__ import annotations
+
+from tracegrad.ops.elementary import _slope_of_base, _slope_of_exponent, power
+from tracegrad.ops.record import constant_of
+from tracegrad.ops.select import where
+
+
+def base_of_power(ct, z, x, y):
+    """PyTorch does not save the result of a power for the slope of its base."""
+    again = power(x, y) if constant_of(y) in (0.5, -1.0) else None
+    return _slope_of_base(ct, again, x, y)
+
+
+def exponent_of_power(ct, z, x, y):
+    """As in the op."""
+    return _slope_of_exponent(ct, z, x, y)
+
+
+def _of_larger(ct, x, y):
+    return where(x == y, 0.5 * ct, where(x > y, ct, 0.0))
+
+
+# At a tie both operands get half.
+MAXIMUM = [
+    lambda ct, z, x, y: _of_larger(ct, x, y),
+    lambda ct, z, x, y: _of_larger(ct, y, x),
+]
+MINIMUM = [
+    lambda ct, z, x, y: _of_larger(ct, y, x),
+    lambda ct, z, x, y: _of_larger(ct, x, y),
+]
+POWER = [base_of_power, exponent_of_power]
