@@ -17,7 +17,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tracegrad.ir.polynomial import (
     Dim,
@@ -65,6 +65,7 @@ __all__ = [
 ]
 
 Decide: TypeAlias = Callable[[str, Size, Size], bool]
+_Value = TypeVar("_Value", int, Size)
 named = Dim.named
 
 
@@ -135,9 +136,14 @@ def names(size: Size) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _rebuilt(size: Size, leaf: Callable, operators: Mapping[str, Callable]) -> Size:
-    total: Size = 0
-    for monomial, term in terms_of(size):
+def _rebuilt(
+    size: Size,
+    leaf: Callable[[str], _Value],
+    operators: Mapping[str, Callable[..., _Value]],
+) -> _Value:
+    total: _Value = 0
+    for monomial, coefficient in terms_of(size):
+        term: _Value = coefficient
         for atom in monomial:
             if atom.kind == "name":
                 term = term * leaf(atom.args[0])
@@ -148,8 +154,18 @@ def _rebuilt(size: Size, leaf: Callable, operators: Mapping[str, Callable]) -> S
     return total
 
 
-_NUMBERS = {"//": operator.floordiv, "%": operator.mod, "max": max, "min": min}
-_SIZES = {"//": floordiv, "%": mod, "max": max_, "min": min_}
+_NUMBERS: Mapping[str, Callable[..., int]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "max": max,
+    "min": min,
+}
+_SIZES: Mapping[str, Callable[..., Size]] = {
+    "//": floordiv,
+    "%": mod,
+    "max": max_,
+    "min": min_,
+}
 
 
 def evaluate(size: Size, env: Mapping[str, int]) -> int:
@@ -224,7 +240,9 @@ def holds(relation: str, a: Size, b: Size, decide: Decide | None = None) -> bool
     return bool(decide(relation, left, right))
 
 
-def _slice_bound(value: Size, low: int, high: Size, size: Size, decide: Decide) -> Size:
+def _slice_bound(
+    value: Size, low: int, high: Size, size: Size, decide: Decide | None
+) -> Size:
     """A start or stop, counted from the front and clipped to the axis."""
     if not holds(">=", value, 0, decide):
         value = value + size

@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
 from numbers import Integral
-from typing import TypeAlias
+from typing import Any, Never, TypeAlias, TypeVar, final
 from weakref import WeakValueDictionary
 
+_Key = TypeVar("_Key", bound=tuple)
+_Interned = TypeVar("_Interned", "_Atom", "Dim")
 _LOCK = threading.RLock()
 cached = lru_cache(maxsize=1 << 14)  # strong references, so bounded
 
@@ -31,16 +33,22 @@ class _Atom:
 
     __slots__ = ("__weakref__", "args", "kind", "order")
 
+    kind: str
+    args: tuple[Any, ...]
+
     def __init__(self, key: tuple) -> None:
         self.kind, self.args = key
         self.order = (self.kind != "name", _text(_atom_ast(self, name_ast)))
 
 
 _Monomial: TypeAlias = tuple[_Atom, ...]  # sorted, with repeats: n**2 * m is (m, n, n)
+_Terms: TypeAlias = tuple[tuple[_Monomial, int], ...]
 
 
-def _binary(function: Callable, swapped: bool = False) -> Callable:
-    def method(self: "Dim", other: object) -> "Size":
+def _binary(
+    function: Callable[["Size", "Size"], "Size"], swapped: bool = False
+) -> Callable[["Dim", "Size"], "Size"]:
+    def method(self: "Dim", other: "Size") -> "Size":
         if type(other) is not int and type(other) is not Dim:
             # Not by __index__: the user's size object would guard on its value.
             if not isinstance(other, Integral):
@@ -51,13 +59,35 @@ def _binary(function: Callable, swapped: bool = False) -> Callable:
     return method
 
 
-def _no_value(use: str) -> Callable:
-    def method(self: "Dim") -> None:
+# The operators, for the class: what is cached is defined after it.
+def _sum_of(a: "Size", b: "Size") -> "Size":
+    return _add(a, b)
+
+
+def _difference_of(a: "Size", b: "Size") -> "Size":
+    return _add(a, _multiply(b, -1))
+
+
+def _product_of(a: "Size", b: "Size") -> "Size":
+    return _multiply(a, b)
+
+
+def _quotient_of(a: "Size", b: "Size") -> "Size":
+    return floor_divide(a, b)
+
+
+def _rest_of(a: "Size", b: "Size") -> "Size":
+    return modulo(a, b)
+
+
+def _no_value(use: str) -> Callable[["Dim"], Never]:
+    def method(self: "Dim") -> Never:
         raise TypeError(f"the symbolic size `{self}` has no value, so it has no {use}")
 
     return method
 
 
+@final
 class Dim:
     """An integer polynomial with at least one named size in it; immutable, interned.
 
@@ -67,7 +97,8 @@ class Dim:
     __slots__ = ("__weakref__", "_string", "terms")
     __array_ufunc__ = None  # np.int64(2) * n must come to __rmul__
 
-    terms: tuple[tuple[_Monomial, int], ...]
+    terms: _Terms
+    _string: str | None
 
     def __init__(self) -> None:
         raise TypeError('make a symbolic size with Dim.named("n") and arithmetic')
@@ -84,14 +115,12 @@ class Dim:
             raise ValueError(f"a size needs an identifier for a name, not {name!r}")
         return _atom("name", name)
 
-    __add__ = __radd__ = _binary(lambda a, b: _add(a, b))
-    __mul__ = __rmul__ = _binary(lambda a, b: _multiply(a, b))
-    __sub__ = _binary(lambda a, b: _add(a, _multiply(b, -1)))
-    __rsub__ = _binary(lambda a, b: _add(a, _multiply(b, -1)), swapped=True)
-    __floordiv__ = _binary(lambda a, b: floor_divide(a, b))
-    __rfloordiv__ = _binary(lambda a, b: floor_divide(a, b), swapped=True)
-    __mod__ = _binary(lambda a, b: modulo(a, b))
-    __rmod__ = _binary(lambda a, b: modulo(a, b), swapped=True)
+    __add__ = __radd__ = _binary(_sum_of)
+    __mul__ = __rmul__ = _binary(_product_of)
+    __sub__, __rsub__ = _binary(_difference_of), _binary(_difference_of, swapped=True)
+    __floordiv__ = _binary(_quotient_of)
+    __rfloordiv__ = _binary(_quotient_of, swapped=True)
+    __mod__, __rmod__ = _binary(_rest_of), _binary(_rest_of, swapped=True)
     __bool__, __int__ = _no_value("truth"), _no_value("int()")
     __index__ = _no_value("index: range(), a list repeat and C code need a number")
 
@@ -120,19 +149,18 @@ class Dim:
 
 
 Size: TypeAlias = int | Dim
-_TABLE: WeakValueDictionary = (
-    WeakValueDictionary()
-)  # terms -> Dim, (kind, args) -> _Atom
+# terms -> Dim, (kind, args) -> _Atom
+_TABLE: WeakValueDictionary[tuple, Any] = WeakValueDictionary()
 
 
-def _new_dim(terms: tuple) -> Dim:
+def _new_dim(terms: _Terms) -> Dim:
     dim = object.__new__(Dim)
     dim.terms, dim._string = terms, None
     return dim
 
 
-def _interned(key: tuple, make: Callable) -> object:
-    found = _TABLE.get(key)
+def _interned(key: _Key, make: Callable[[_Key], _Interned]) -> _Interned:
+    found: _Interned | None = _TABLE.get(key)
     if found is None:
         fresh = make(key)
         with _LOCK:  # setdefault of a weak dictionary is not atomic
@@ -166,7 +194,7 @@ def _build(terms: Mapping[_Monomial, int]) -> Size:
     return _interned(tuple((m, kept[m]) for m in sorted(kept, key=_order)), _new_dim)
 
 
-def terms_of(size: Size) -> tuple[tuple[_Monomial, int], ...]:
+def terms_of(size: Size) -> _Terms:
     return size.terms if type(size) is Dim else (((), size),)
 
 
@@ -179,7 +207,7 @@ def as_size(value: object) -> Size:
 
 
 def split_constant(size: Size) -> tuple[Size, int]:
-    if type(size) is int:
+    if type(size) is not Dim:
         return 0, size
     monomial, constant = size.terms[-1]
     return (size, 0) if monomial else (_build(dict(size.terms[:-1])), constant)
@@ -252,9 +280,9 @@ def _common_factor(a: Size, b: Size) -> Size:
     return _build({tuple(common.elements()): math.gcd(*(c for _, c in terms))})
 
 
-def _reduce_constant_divisor(a: Dim, b: int) -> tuple[Size, Size]:
+def _reduce_constant_divisor(a: Size, b: int) -> tuple[Size, Size]:
     """``(q, r)`` with ``a == q * b + r``, no coefficient of r divisible by b."""
-    quotient = _build({m: c // b for m, c in a.terms if not m or c % b == 0})
+    quotient = _build({m: c // b for m, c in terms_of(a) if not m or c % b == 0})
     return quotient, a - quotient * b
 
 
@@ -272,12 +300,12 @@ def floor_divide(a: Size, b: Size) -> Size:
     if quotient != 0:
         return quotient + floor_divide(rest, b)
     variable, constant = split_constant(rest)
-    common = math.gcd(b, *(c for _, c in variable.terms))
+    common = math.gcd(b, *(c for _, c in terms_of(variable)))
     if common > 1:
         return floor_divide(
             divide(variable, common)[0] + constant // common, b // common
         )
-    if variable.terms[0][1] < 0:  # one form for (-n) // 2 and -((n + 1) // 2)
+    if terms_of(variable)[0][1] < 0:  # one form for (-n) // 2 and -((n + 1) // 2)
         return -floor_divide(-rest + b - 1, b)
     inner = _single_atom(variable)
     if inner is not None and inner.kind == "//" and type(inner.args[1]) is int:
@@ -321,7 +349,7 @@ def modulo(a: Size, b: Size) -> Size:
         return -modulo(-a, -b)
     if type(b) is Dim:
         return _mod_by_dim(a, b)
-    rest = _build({m: c % b for m, c in a.terms})
+    rest = _build({m: c % b for m, c in terms_of(a)})
     for monomial, c in terms_of(rest):  # (n % 4 + m) % 2 is (n + m) % 2
         if len(monomial) == 1 and monomial[0].kind == "%":
             inner, divisor = monomial[0].args
@@ -330,10 +358,10 @@ def modulo(a: Size, b: Size) -> Size:
     variable, constant = split_constant(rest)
     if variable == 0:
         return constant
-    common = math.gcd(b, *(c for _, c in variable.terms))
+    common = math.gcd(b, *(c for _, c in terms_of(variable)))
     if common > 1:
-        high, low = divmod(constant, common)
-        return common * modulo(divide(variable, common)[0] + high, b // common) + low
+        whole, part = divmod(constant, common)
+        return common * modulo(divide(variable, common)[0] + whole, b // common) + part
     low, high = lower_bound(rest), upper_bound(rest)
     if low is not None and high is not None and low // b == high // b:
         return rest - low // b * b
@@ -376,9 +404,10 @@ def _atom_range(atom: _Atom) -> tuple[int | None, int | None]:
     highs = [upper_bound(arg) for arg in atom.args]
     if atom.kind in ("max", "min"):
         pick = max if atom.kind == "max" else min
-        one, every = (lows, highs) if atom.kind == "max" else (highs, lows)
-        one = pick((x for x in one if x is not None), default=None)
-        every = None if None in every else pick(every)
+        some, each = (lows, highs) if atom.kind == "max" else (highs, lows)
+        one = pick((x for x in some if x is not None), default=None)
+        known = [x for x in each if x is not None]
+        every = pick(known) if len(known) == len(each) else None
         return (one, every) if atom.kind == "max" else (every, one)
     (low, least), (high, most) = lows, highs  # of the dividend, and of the divisor
     if least is None or least < 1:
@@ -404,10 +433,11 @@ def _termwise_lower(size: Size) -> int | None:
         partial: Counter = Counter({(): coefficient})
         for atom in monomial:
             if atom not in ranges:
-                ranges[atom] = _atom_range(atom)
+                least, most = _atom_range(atom)
+                if least is None:
+                    return None
+                ranges[atom] = least, most
             low = ranges[atom][0]
-            if low is None:
-                return None
             shifted: Counter = Counter()
             for m, c in partial.items():
                 shifted[*m, atom] += c
@@ -482,7 +512,8 @@ def lower_bound(size: Size) -> int | None:
         if _bounded_by_any(size, atom):
             bounds += cases
         else:
-            bounds.append(None if None in cases else min(cases))
+            known = [case for case in cases if case is not None]
+            bounds.append(min(known) if len(known) == len(cases) else None)
     else:
         bounds.append(_termwise_lower(without_mod(size)))
         scaled, scale = _without_floordiv(size)

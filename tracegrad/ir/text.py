@@ -63,4 +63,4 @@ def to_text(graph: Graph) -> str:
 
 
 # Assigned here because this module reads what that one defines.
-Graph.__repr__ = to_text  # type: ignore[method-assign]
+Graph.__repr__ = to_text  # type: ignore[assignment, method-assign]
