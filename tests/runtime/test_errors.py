@@ -138,6 +138,7 @@ a gradient needs a real result, but the function returned c16[]
         TypeError,
         """\
 argnums=3 is out of range: total() was called with 1 positional argument
+  in:  tg.grad
   at:  test_errors.py:29: def total(x):
   fix: count from 0; name a keyword argument with argnames""",
     ),
@@ -146,6 +147,7 @@ argnums=3 is out of range: total() was called with 1 positional argument
         TypeError,
         """\
 argnames names 'y', but total() has the arguments x
+  in:  tg.grad
   at:  test_errors.py:29: def total(x):
   fix: name one of them""",
     ),
@@ -154,6 +156,7 @@ argnames names 'y', but total() has the arguments x
         TypeError,
         """\
 total() cannot be called so: too many positional arguments
+  in:  tg.grad
   at:  test_errors.py:29: def total(x):
   fix: call it as total(x)""",
     ),
@@ -163,6 +166,7 @@ total() cannot be called so: too many positional arguments
         """\
 `x` is a set, which is neither an array, nor a container of arrays, nor hashable: an \
 unhashable static argument
+  in:  tg.compile
   at:  test_errors.py:29: def total(x):
   fix: pass a tuple or a frozenset, or register the class with \
 optree.register_pytree_node""",
@@ -172,6 +176,7 @@ optree.register_pytree_node""",
         TypeError,
         """\
 `x` is an array of dtype object, not of numbers
+  in:  tg.grad
   at:  test_errors.py:29: def total(x):
   fix: pass x.astype(float), or a list of arrays""",
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.errors import DTypeError
 from tracegrad.ir.dims import Dim
 
 Size = int | Dim
@@ -75,10 +76,19 @@ def is_scalar_literal(x: Any) -> bool:
 
 
 def type_of_constant(x: Any) -> ArrayType:
-    """The type of a concrete array, NumPy scalar or Python scalar."""
+    """The type of a concrete array, NumPy scalar or Python scalar.
+
+    Raises:
+        DTypeError: for what NumPy can only put into an object array.
+    """
     cls = type(x)
     if cls in _PYTHON_SCALARS:
         # Python's bool is not weak: True + np.int8(1) promotes as np.bool_ does.
         return ArrayType((), _PYTHON_SCALARS[cls], weak=cls is not bool)
     array = np.asarray(x)
+    if array.dtype == object:
+        raise DTypeError(
+            f"{type(x).__name__} makes an object array, which has no derivative",
+            fix="make arrays of numbers; None, strings and the like stay outside",
+        )
     return ArrayType(array.shape, array.dtype)

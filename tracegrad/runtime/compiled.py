@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracegrad.codegen.source import Source
-from tracegrad.errors import ArgumentError
+from tracegrad.errors import ArgumentError, TracegradError
 from tracegrad.ir.graph import Graph
 from tracegrad.runtime import cache
 from tracegrad.runtime.binding import Binder, Call
@@ -19,8 +19,9 @@ from tracegrad.runtime.cache import Family, SpecializationWarning
 from tracegrad.runtime.derive import routine_name
 from tracegrad.runtime.entry import MISS
 from tracegrad.runtime.nested import inline_derivative
+from tracegrad.runtime.options import Options
 from tracegrad.runtime.pullback import CheckedPullback
-from tracegrad.runtime.specialize import Options, Specialization, specialize
+from tracegrad.runtime.specialize import Specialization, specialize
 from tracegrad.trace.tracer import active
 
 # How many guards a call tries before its arguments are bound and looked up by their
@@ -79,14 +80,17 @@ class Compiled:
         """A call that no guard near at hand knows."""
         if active():
             return self._nested(args, kwargs)
-        call = self._binder.bind(args, kwargs)
-        if call.has_specs:
-            raise ArgumentError(
-                f"{self._binder.name}() was called with a tg.spec, which has no values",
-                at=self._binder.at,
-                fix="give it to .source(...) or .ir(...)",
-            )
-        found = self._specialization(call)
+        try:
+            call = self._binder.bind(args, kwargs)
+            if call.has_specs:
+                raise ArgumentError(
+                    f"{self._binder.name}() was called with a tg.spec, which has no "
+                    "values",
+                    fix="give it to .source(...) or .ir(...)",
+                )
+            found = self._specialization(call)
+        except TracegradError as error:
+            raise error.locate(self._options.op, self._binder.at)
         self._promote(found.entry)
         plain_args, plain_kwargs = call.plain()
         return found.run(*plain_args, **plain_kwargs)

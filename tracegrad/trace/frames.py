@@ -237,3 +237,14 @@ class Locator:
 
 
 _NOBODY: tuple[Chain, tuple[Site, ...]] = ((), ())
+
+
+def calling_line() -> Location | None:
+    """The innermost line of the user's, where no trace is there to ask."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    code = frame.f_code
+    return Location(code.co_filename, frame.f_lineno, function=code.co_name)

@@ -457,10 +457,20 @@ def _data(x: Proxy, wanted: str = "a number", demand: bool = False) -> Any:
     raise error
 
 
+# What Python or NumPy calls for a conversion -> how users know it.
+_CONVERSIONS = {
+    "a Python float": "float()",
+    "a Python int": "int()",
+    "a Python complex": "complex()",
+    "a pickle": "pickle.dumps()",
+}
+
+
 def _conversion(x: Proxy, wanted: str) -> ConversionError:
     return ConversionError(
         f"a traced value ({x.value.type!r}) would become {wanted}, and be a constant "
         "from then on",
+        op=_CONVERSIONS.get(wanted, "np.asarray()"),
         at=_place(x),
         fix="keep it an array of the traced function, and store it only in arrays made "
         "there by np.zeros, np.array and the like",

@@ -31,7 +31,7 @@ from tracegrad.ops.define import HANDLERS, Op
 from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.infer import shape_text
 from tracegrad.ops.record import Builder, Ref
-from tracegrad.trace.frames import Locator
+from tracegrad.trace.frames import Locator, calling_line
 
 if TYPE_CHECKING:
     from tracegrad.trace.captures import Captures
@@ -371,11 +371,11 @@ def leaked(session: Session) -> LeakedTracerError:
     """The error for a traced value outside its trace."""
     if ACTIVE.session is None and session.thread != threading.get_ident():
         what = "a traced value was used in another thread than its trace runs in"
-        return LeakedTracerError(what, fix="keep the traced function in one thread")
-    return LeakedTracerError(
-        "a traced value was used after its trace had ended",
-        fix="return what you need from the function; do not store it elsewhere",
-    )
+        fix = "keep the traced function in one thread"
+    else:
+        what = "a traced value was used after its trace had ended"
+        fix = "return what you need from the function; do not store it elsewhere"
+    return LeakedTracerError(what, op="a traced array", at=calling_line(), fix=fix)
 
 
 def _create(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:

@@ -79,6 +79,7 @@ class Watch:
                 raise RandomStateError(
                     f"random numbers were drawn from {source} while "
                     f"`{self.name}` was traced; every call would get the same ones",
+                    op=source,
                     at=self.at,
                     fix="draw them outside, and pass them as an argument",
                 )
@@ -98,6 +99,7 @@ class Watch:
         raise MutationError(
             f"{what} was changed by `{self.name}` while it was traced; "
             "later calls would not change it",
+            op=f"{self.name}()",
             at=self.at,
             fix="return the new value instead",
         )
