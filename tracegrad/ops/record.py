@@ -6,11 +6,12 @@ user's function sees derive from it.  An op that meets one records a node.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracegrad.errors import TracegradError
+from tracegrad.errors import TracegradError, UnsupportedError
 from tracegrad.ir.graph import FORWARD, Const, Node, Value
 from tracegrad.ir.location import Chain
 from tracegrad.ir.types import ArrayType, Dim, Shape, Size, is_scalar_literal
@@ -70,6 +71,33 @@ class Builder:
         self.nodes.append(node)
 
 
+_Binary: TypeAlias = "Callable[[Ref, Any], Ref]"
+
+
+def _binary(name: str) -> _Binary:
+    def forward(self: Ref, other: Any) -> Ref:
+        return OPERATORS[name](self, other)
+
+    return forward
+
+
+def _both(name: str) -> tuple[_Binary, _Binary]:
+    """An operator, and the one for a left operand that is no `Ref`."""
+    name = f"__{name}__"
+
+    def backward(self: Ref, other: Any) -> Ref:
+        return OPERATORS[name](other, self)
+
+    return _binary(name), backward
+
+
+def _unary(name: str) -> Callable[[Ref], Ref]:
+    def apply(self: Ref) -> Ref:
+        return OPERATORS[name](self)
+
+    return apply
+
+
 class Ref:
     """A value under construction, with NumPy's operators.
 
@@ -109,6 +137,26 @@ class Ref:
     def __repr__(self) -> str:
         return f"<ref {self.value!r}>"
 
+    __add__, __radd__ = _both("add")
+    __sub__, __rsub__ = _both("sub")
+    __mul__, __rmul__ = _both("mul")
+    __truediv__, __rtruediv__ = _both("truediv")
+    __floordiv__, __rfloordiv__ = _both("floordiv")
+    __mod__, __rmod__ = _both("mod")
+    __pow__, __rpow__ = _both("pow")
+    __matmul__, __rmatmul__ = _both("matmul")
+    __and__, __rand__ = _both("and")
+    __or__, __ror__ = _both("or")
+    __xor__, __rxor__ = _both("xor")
+    __lshift__, __rlshift__ = _both("lshift")
+    __rshift__, __rrshift__ = _both("rshift")
+    __lt__, __le__ = _binary("__lt__"), _binary("__le__")
+    __gt__, __ge__ = _binary("__gt__"), _binary("__ge__")
+    __eq__ = _binary("__eq__")  # type: ignore[assignment]
+    __ne__ = _binary("__ne__")  # type: ignore[assignment]
+    __neg__, __pos__ = _unary("__neg__"), _unary("__pos__")
+    __abs__, __invert__ = _unary("__abs__"), _unary("__invert__")
+
 
 def record(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
     """Record a call in the builder of its first `Ref`."""
@@ -117,38 +165,6 @@ def record(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:
             return x.builder.record(op, args, attrs)
     raise TypeError(f"{op!r} was called without a value to record")
 
-
-def _binary(name: str) -> Any:
-    def forward(self: Ref, other: Any) -> Any:
-        return OPERATORS[name](self, other)
-
-    return forward
-
-
-def _reflected(name: str) -> Any:
-    def backward(self: Ref, other: Any) -> Any:
-        return OPERATORS[name](other, self)
-
-    return backward
-
-
-def _unary(name: str) -> Any:
-    def apply(self: Ref) -> Any:
-        return OPERATORS[name](self)
-
-    return apply
-
-
-_WITH_REFLECTION = (
-    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
-)
-for _name in _WITH_REFLECTION.split():
-    setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
-    setattr(Ref, f"__r{_name}__", _reflected(f"__{_name}__"))
-for _name in ["lt", "le", "gt", "ge", "eq", "ne"]:
-    setattr(Ref, f"__{_name}__", _binary(f"__{_name}__"))
-for _name in ["neg", "pos", "abs", "invert"]:
-    setattr(Ref, f"__{_name}__", _unary(f"__{_name}__"))
 
 HANDLERS[Ref] = record
 
@@ -179,9 +195,35 @@ class Scattered:
         self.counts = counts
 
 
+def no_slope(function: str, argument: str, fix: str | None = None) -> Any:
+    """The rule of an argument in which no derivative is known in closed form.
+
+    Args:
+        function: as the user writes it.
+        argument: its name.
+        fix: one thing to do, if it is not to keep the argument constant.
+
+    Raises:
+        UnsupportedError: when the derivative is asked for.
+    """
+
+    def rule(ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
+        at = ct.builder.at if isinstance(ct, Ref) else ()
+        raise UnsupportedError(
+            f"{function} has no derivative in closed form with respect to {argument}",
+            op=function,
+            at=at[-1] if at else None,
+            fix=fix or f"keep {argument} constant",
+        )
+
+    return rule
+
+
 # ---------------------------------------------------------------- what rules may ask
 def type_of(x: Any) -> ArrayType:
-    """The type of a `Ref`, an eager tensor, an array or a number."""
+    """The type of a `Ref`, an eager tensor, an array or a number (or a type itself)."""
+    if isinstance(x, ArrayType):
+        return x
     from_ref = getattr(x, "type", None)
     if isinstance(from_ref, ArrayType):
         return from_ref
