@@ -314,7 +314,8 @@ class Lowering:
         node = self.graph.nodes[self.plan.producer[v]]
         if node.op.inplace is not None and node.inputs[0] in self.variables:
             return self.variables[node.inputs[0]]  # a copy with a change
-        noun = node.op.noun
+        nouns = node.op.noun.split()
+        noun = nouns[node.outputs.index(v)] if len(nouns) > 1 else nouns[0]
         for u in node.inputs:
             known = self.stems.get(u) or self.variables.get(u)
             if known is not None and len(node.inputs) == 1 and len(known) <= 16:

@@ -6,7 +6,9 @@ Importing this package defines every op.
 from tracegrad.ops import (  # noqa: F401
     cast,
     create,
+    decompositions,
     diagonal,
+    eigen,
     einsum,
     elementary,
     elementwise,

@@ -56,7 +56,8 @@ class Op:
         type_only: positions of inputs whose shape and dtype are read, never the data.
         helper: whether emitted code calls the body as a function of its own even though
             it is one expression.
-        noun: stem of the names that code generation gives to unnamed results.
+        noun: stem of the names that code generation gives to unnamed results; one word
+            for each output, or one for all.
         operator: the Python operator that records this op, such as "__add__".
         spelling: how the user writes it, for errors (`np.tanh`).
         cheap: whether recomputing costs no more than one arithmetic operation.
@@ -67,6 +68,10 @@ class Op:
         bodies: backend name -> body, where a library differs from NumPy.
         emitter: `(inputs: list[ast.expr], attrs) -> ast.expr`, for the few ops whose
             arguments nest in a way that no body can write; `xp` names the library.
+        whole: if another op makes this one's output among others, that op, the position
+            of the output and the attributes that it takes besides.
+        guards: whether its nodes have no output, and raise where a call takes another
+            way than the traced one (`ops/control_guard.py`).
         samples: calls that the generic tests run.
     """
 
@@ -77,6 +82,7 @@ class Op:
         "defaults",
         "emitter",
         "finite",
+        "guards",
         "helper",
         "infer",
         "inplace",
@@ -93,6 +99,7 @@ class Op:
         "tangent",
         "type_only",
         "variadic",
+        "whole",
     )
 
     def __init__(self, body: Callable[..., Any], infer: Callable[..., Any]) -> None:
@@ -122,6 +129,8 @@ class Op:
         self.inplace: Callable[..., Any] | None = None
         self.bodies: dict[str, Callable[..., Any]] = {}
         self.emitter: Callable[..., Any] | None = None
+        self.whole: tuple[Op, int, dict[str, Any]] | None = None
+        self.guards = False
         self.samples: tuple[Sample, ...] = ()
 
     def __repr__(self) -> str:
@@ -191,6 +200,10 @@ class Op:
         """Decorator: builds the expression that code generation prints."""
         self.emitter = function
         return function
+
+    def part_of(self, whole: Op, position: int, **attrs: Any) -> None:
+        """Say that `whole` makes this op's output too; see `Op.whole`."""
+        self.whole = whole, position, attrs
 
     def accept(
         self, *spellings: Any, methods: Iterable[str] = ()

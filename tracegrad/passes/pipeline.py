@@ -10,6 +10,7 @@ from tracegrad.passes import rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import remove_dead_code
 from tracegrad.passes.share import share_exponentials
+from tracegrad.passes.spectrum import keep_apart, share_decompositions
 from tracegrad.passes.weaken import weaken
 
 # Each sweep lets what one rule made be seen by the next; a few are always enough, and
@@ -34,6 +35,7 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
         graph = _rewrite(plain, rewrite.RULES, check)
     graph = _rewrite(graph, rewrite.FINISHING, check)
     graph = share_exponentials(merge_common(graph, fast))
+    graph = keep_apart(share_decompositions(graph))
     return check(remove_dead_code(graph))
 
 
