@@ -22,29 +22,28 @@ def bounds(tree: ast.AST) -> tuple[int, int]:
     The two differ by the parentheses and blanks that depend on precedence.
     """
     least = most = 0
-    waiting = [tree]
+    waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
-        kind = type(node)
-        if kind is ast.Name:
+        if isinstance(node, ast.Name):
             size = len(node.id)
             least += size
             most += size
-        elif kind is ast.BinOp:
+        elif isinstance(node, ast.BinOp):
             size = _OPERATORS.get(type(node.op), 3)
             least += size
             most += size + 4
             waiting += (node.left, node.right)
-        elif kind is ast.Constant:
+        elif isinstance(node, ast.Constant):
             size = len(repr(node.value))
             least += size
             most += size + 2 * (type(node.value) is not int)
-        elif kind is ast.Attribute:
+        elif isinstance(node, ast.Attribute):
             size = 1 + len(node.attr)
             least += size
             most += size + 2
             waiting.append(node.value)
-        elif kind is ast.Call:
+        elif isinstance(node, ast.Call):
             count = len(node.args) + len(node.keywords)
             size = 2 + 2 * max(count - 1, 0)
             least += size
@@ -53,32 +52,32 @@ def bounds(tree: ast.AST) -> tuple[int, int]:
             waiting += node.args
             waiting += node.keywords
         else:
-            low, high = _own(node, kind)
+            low, high = _own(node)
             least += low
             most += high
             waiting.extend(ast.iter_child_nodes(node))
     return least, most
 
 
-def _own(node: ast.AST, kind: type) -> tuple[int, int]:
+def _own(node: ast.AST) -> tuple[int, int]:
     """What a node adds to its children."""
-    if kind is ast.Subscript:
+    if isinstance(node, ast.Subscript):
         return 2, 4
-    if kind is ast.keyword:
+    if isinstance(node, ast.keyword):
         size = 1 + len(node.arg or "")
         return size, size
-    if kind is ast.UnaryOp:
+    if isinstance(node, ast.UnaryOp):
         return 1, 6
-    if kind in (ast.Tuple, ast.List):
+    if isinstance(node, ast.Tuple | ast.List):
         size = 2 * max(len(node.elts) - 1, 0)
         return size, size + 3
-    if kind is ast.Slice:
+    if isinstance(node, ast.Slice):
         return 1, 4
-    if kind is ast.Compare:
+    if isinstance(node, ast.Compare):
         return 3 * len(node.ops), 8 * len(node.ops) + 2
-    if kind is ast.Assign:
+    if isinstance(node, ast.Assign):
         return 3, 3
-    if kind is ast.AugAssign:
+    if isinstance(node, ast.AugAssign):
         return 4, 5
     if isinstance(node, ast.expr_context | ast.operator | ast.unaryop | ast.cmpop):
         return 0, 0
