@@ -4,6 +4,7 @@ Importing this package defines every op.
 """
 
 from tracegrad.ops import (  # noqa: F401
+    bessel,
     cast,
     create,
     decompositions,
@@ -13,7 +14,10 @@ from tracegrad.ops import (  # noqa: F401
     elementary,
     elementwise,
     extreme,
+    gammas,
     index,
+    integrals,
+    interpolate,
     join,
     linalg,
     norm,

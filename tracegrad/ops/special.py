@@ -155,14 +155,40 @@ def _(x, *, axis=None, keepdims=False):
 
 @logsumexp.accept("scipy.special:logsumexp")
 def _(a, axis=None, b=None, keepdims=False, return_sign=False):
-    refuse(
-        "scipy.special.logsumexp",
-        b=b,
-        fix="for positive weights write logsumexp(a + np.log(b))",
-    )
     refuse("scipy.special.logsumexp", return_sign=return_sign or None)
     x = _floating("scipy.special.logsumexp", a)
-    return logsumexp(x, axis=_axes(axis, ndim_of(x)), keepdims=bool(keepdims))
+    if b is None:
+        return logsumexp(x, axis=_axes(axis, ndim_of(x)), keepdims=bool(keepdims))
+    b = _floating("scipy.special.logsumexp", b)
+    axis = _axes(axis, max(ndim_of(x), ndim_of(b)))
+    return weighted_logsumexp(x, b, axis=axis, keepdims=bool(keepdims))
+
+
+def _infer_weighted(x: ArrayType, b: ArrayType, *, axis, keepdims):
+    t = elementwise(np.multiply)(x, b)
+    return t.with_shape(reduced_shape(t.shape, axis, keepdims))
+
+
+@op(
+    infer=_infer_weighted,
+    spelling="scipy.special.logsumexp",
+    noun="total",
+    samples=[
+        call(arg(4), arg(4, lo=0.5)),
+        call(arg("n", 3), arg(3, lo=0.5), axis=1),
+        call(arg(3), arg("n", 3, lo=0.5), axis=0, keepdims=True),
+        call(data((0.0, 1000.0)), data((-2.0, 3.0))),
+    ],
+)
+def weighted_logsumexp(x, b, *, axis=None, keepdims=False):
+    """log(sum(b * exp(x))) over `axis`, without overflow."""
+    return special.logsumexp(x, axis=axis, b=b, keepdims=keepdims)
+
+
+@weighted_logsumexp.vjp
+def _(ct, y, x, b, *, axis, keepdims):
+    share_of_one = _slope_of_logsumexp(ct, y, x, axis=axis, keepdims=keepdims)
+    return share_of_one * b, share_of_one
 
 
 def _infer_both(t: ArrayType, *, axis, keepdims):
