@@ -6,6 +6,7 @@ Importing this package defines every op.
 from tracegrad.ops import (  # noqa: F401
     bessel,
     cast,
+    convolve,
     create,
     decompositions,
     diagonal,

@@ -221,12 +221,6 @@ _SORTED = [
 ]
 
 
-def _at(ct, indices, axis):
-    if ndim_of(ct) == 1:
-        return getitem(ct, indices, index=(ARRAY,))
-    return take_along_axis(ct, indices, axis=axis)
-
-
 @op(infer=lambda t, *, axis: t.strong, samples=_SORTED)
 def sort(x, *, axis=-1):
     """`x` in ascending order along `axis`; equal elements stay in their order."""
@@ -236,7 +230,9 @@ def sort(x, *, axis=-1):
 @sort.vjp
 def _(ct, y, x, *, axis):
     order = argsort(x, axis=axis)
-    return _at(ct, argsort(order, axis=axis), axis)
+    if ndim_of(x) == 1:
+        return Scattered(ct, (order,), (ARRAY,), True)
+    return take_along_axis(ct, argsort(order, axis=axis), axis=axis)
 
 
 @op(

@@ -192,7 +192,7 @@ for _ufunc in (np.maximum, np.minimum, np.less, np.greater, np.equal):
 
 
 # -------------------------------------------------------------------- stacks of vectors
-def _conjugated(x: Any) -> Any:
+def conjugated(x: Any) -> Any:
     return conj(x) if dtype_of(x).kind == "c" else x
 
 
@@ -203,14 +203,14 @@ def vecdot(x1, x2, /, *, axis=-1):
         a = moveaxis(a, axis, -1)
         b = moveaxis(b, axis, -1)
     if ndim_of(a) == 1 and ndim_of(b) == 1:
-        return matmul(_conjugated(a), b)
+        return matmul(conjugated(a), b)
     if not same_size(shape_of(a)[-1], shape_of(b)[-1]):
         raise ShapeError(
             f"vectors of {shape_of(a)[-1]} and {shape_of(b)[-1]} elements have no "
             "inner product",
             op="np.vecdot",
         )
-    return reduce_sum(_conjugated(a) * b, axis=max(ndim_of(a), ndim_of(b)) - 1)
+    return reduce_sum(conjugated(a) * b, axis=max(ndim_of(a), ndim_of(b)) - 1)
 
 
 def matvec(x1, x2, /):
@@ -224,7 +224,7 @@ def matvec(x1, x2, /):
 
 def vecmat(x1, x2, /):
     """Conjugated vector times matrix, stacked over leading axes."""
-    v, a = _conjugated(as_array(x1)), as_array(x2)
+    v, a = conjugated(as_array(x1)), as_array(x2)
     if ndim_of(v) == 1:
         return matmul(v, a)
     out = matmul(expand_rows(v), a)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy as xp
 
 from tracegrad.errors import DTypeError, ShapeError
+from tracegrad.ir.graph import Const
 from tracegrad.ir.index import ARRAY, Slice, fill
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.create import positions, zeros_like
@@ -26,7 +28,14 @@ from tracegrad.ops.infer import (
     same_size,
     shape_text,
 )
-from tracegrad.ops.record import as_array, as_operand, ndim_of, shape_of, type_of
+from tracegrad.ops.record import (
+    Ref,
+    as_array,
+    as_operand,
+    ndim_of,
+    shape_of,
+    type_of,
+)
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import where
 
@@ -152,6 +161,25 @@ def _(x, update, *indices, index, unique, counts=()):
 def _(ct, y, x, update, *indices, index, unique, counts):
     of_update = getitem(ct, *indices, index=index, counts=counts)
     return (ct, of_update, *[None] * len(indices))
+
+
+def collect(x: Any, parts: Iterable[tuple[Any, tuple, tuple]], unique: bool) -> Any:
+    """A cotangent of `x` from (update, index arrays, static subscript), added up.
+
+    For rules: `d_x = zeros_like(x); d_x[i] += update`, in one buffer that has the name
+    of a cotangent of `x`.
+    """
+    made = zeros_like(x)
+    for update, indices, index in parts:
+        _name_after(made, x)
+        made = scatter_add(made, update, *indices, index=index, unique=unique)
+    _name_after(made, x)
+    return made
+
+
+def _name_after(ct: Any, x: Any) -> None:
+    if isinstance(ct, Ref) and isinstance(x, Ref) and not isinstance(x.value, Const):
+        ct.value.wrt = x.value
 
 
 # --------------------------------------------------------------------- what users write
