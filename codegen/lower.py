@@ -20,11 +20,13 @@ from tracegrad.codegen.template import (
     in_place_statements,
     literal,
     name,
+    signs_in_line,
     subtracting,
 )
 from tracegrad.codegen.width import bounds
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
+from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.infer import same_type_input
 
@@ -99,7 +101,8 @@ class Lowering:
         return found
 
     def _uses(self, node: Node) -> Sequence[int]:
-        if node.op.inplace is not None and self.context.backend.mutable:
+        in_place = node.op.inplace is not None and self.context.backend.mutable
+        if in_place or node.op.guards:
             return [1] * len(node.inputs)
         return self.template(node).uses
 
@@ -130,7 +133,7 @@ class Lowering:
             if not node.derived:
                 return made
             plain = node.inputs and not node.inputs[0].type.weak
-            return factors_in_line(as_method(made) if plain else made)
+            return signs_in_line(factors_in_line(as_method(made) if plain else made))
         return self.context.call_helper(node.op, args, node.attrs)
 
     def _typed(self, v: Value) -> ast.expr:
@@ -168,9 +171,25 @@ class Lowering:
         """The statements of `nodes` (all of them by default), in order."""
         first = len(self.lines)
         for node in self.graph.nodes if nodes is None else nodes:
-            if any(v in self.plan.roots for v in node.outputs):
+            if node.op.guards:
+                self._emit(ast.If(self.test(node), [self._refusal(node)], []), node)
+            elif any(v in self.plan.roots for v in node.outputs):
                 self._statement(node)
         return self.lines[first:]
+
+    def test(self, node: Node, passed: bool = False) -> ast.expr:
+        """The test that a call takes another way than a guard's, or its way."""
+        write = holds if passed else fails
+        while True:
+            made = write(node, self.expression(node.inputs[0]))
+            line = ast.Expr(ast.Call(name("if_"), [made], []))  # wide as `if …:`
+            if not self._too_wide(line) or not self._shorten(node):
+                return made
+
+    def _refusal(self, node: Node) -> ast.stmt:
+        error = name(self.context.untraced())
+        text = ast.Constant(node.attrs["where"])
+        return ast.Raise(ast.Call(error, [text], []), None)
 
     def _statement(self, node: Node) -> None:
         i = self.plan.producer[node.outputs[0]]
@@ -304,14 +323,15 @@ class Lowering:
     def _preferred(self, v: Value) -> str:
         if v.hint:
             return v.hint
-        if v.wrt is not None:
-            known = self.stems.get(v.wrt) or self.variables.get(v.wrt)
+        node = self.graph.nodes[self.plan.producer[v]]
+        # A value of the forward part may serve as a cotangent; it is not named as one.
+        if v.wrt is not None and node.derived:
+            known = self._stem(v.wrt)
             if known is not None:
                 return f"{v.prefix}_{known}"
             inside = self._holder(v.wrt)
             if inside is not None:
                 return f"{v.prefix}_{inside}_pre"
-        node = self.graph.nodes[self.plan.producer[v]]
         if node.op.inplace is not None and node.inputs[0] in self.variables:
             return self.variables[node.inputs[0]]  # a copy with a change
         nouns = node.op.noun.split()
@@ -321,6 +341,14 @@ class Lowering:
             if known is not None and len(node.inputs) == 1 and len(known) <= 16:
                 return f"{noun}_{known}"
         return f"d_{noun}" if node.phase == BACKWARD else noun
+
+    def _stem(self, v: Value) -> str | None:
+        """What the cotangent or tangent of a value is named after."""
+        known = self.stems.get(v) or self.variables.get(v)
+        if known is not None or v.wrt is None:
+            return known
+        inner = self._stem(v.wrt) or v.wrt.hint
+        return f"{v.prefix}_{inner}" if inner else None
 
     def _holder(self, v: Value) -> str | None:
         """The variable in whose expression a value without one was written."""

@@ -25,8 +25,8 @@ from tracegrad.codegen.build import (
 from tracegrad.codegen.lower import Constants, Line
 from tracegrad.codegen.names import Namer
 from tracegrad.codegen.printer import Blank, Comment, docstring, to_source
-from tracegrad.codegen.template import Context, is_helper, name
-from tracegrad.errors import ArgumentError
+from tracegrad.codegen.template import UNTRACED, Context, is_helper, name
+from tracegrad.errors import ArgumentError, UntracedBranch
 from tracegrad.ir.graph import Const
 from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Routine
@@ -35,6 +35,10 @@ from tracegrad.ops.library import Library
 # Captured arrays of up to this many elements are written into the text.
 _WRITTEN_ELEMENTS = 12
 _serial = itertools.count(1)
+_UNTRACED = f'''
+class {UNTRACED}(RuntimeError):
+    """The arguments lead to a branch that was not traced when this was made."""
+'''
 
 
 class Module(types.ModuleType):
@@ -127,7 +131,8 @@ class Source:
         path.write_text(writer.text, encoding="utf-8")
         arrays = writer.stored()
         if arrays:
-            np.savez(path.with_suffix(".npz"), **arrays)
+            # No array is called `allow_pickle`.
+            np.savez(path.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]
         return path
 
 
@@ -167,25 +172,32 @@ class _Writer:
             functions.append(builder.build())
             self.builders.append(builder)
         main = routines[-1]
-        text = f"{main.purpose}  {needs(self.context, backend)}"
-        text = "\n".join(
-            [wrapped(text, len('"""') * (1 if main.notes else 2)), *main.notes]
-        )
-        body: list[ast.stmt] = [docstring(text, 0)]
+        body: list[ast.stmt] = [docstring(self._purpose(main), 0)]
         stored = self.stored()
         for needed in sorted({"annotations"} if _annotated(routines) else ()):
             body.append(ast.ImportFrom("__future__", [ast.alias(needed)], 0))
             body.append(Blank())
         if stored:
             body.append(ast.ImportFrom("pathlib", [ast.alias("Path")], 0))
+            body.append(Blank())
         body.extend(import_statements(self.context))
         body.extend(self._constants(stored))
+        body.extend(ast.parse(_UNTRACED).body if self.context.guarded else ())
         body.extend(self.context.helpers.values())
         body.extend([check] if check else ())
         body.extend(functions)
         self.module = ast.Module(body, [])
         self.text = to_source(self.module)
         self.functions = functions
+
+    def _purpose(self, main: Routine) -> str:
+        """The docstring of the module: what it is, what it needs, what it is for."""
+        quotes = len('"""') * (1 if main.notes else 2)
+        needed = needs(self.context, self.backend)
+        text = f"{main.purpose}  {needed}"
+        if len(text) + quotes > 88:
+            text = f"{wrapped(main.purpose)}\n\n{needed}"
+        return "\n".join([text, *main.notes])
 
     # ------------------------------------------------------------------ constants
     def stored(self) -> dict[str, np.ndarray]:
@@ -200,6 +212,8 @@ class _Writer:
         """The captured arrays themselves, for a module that runs in this process."""
         found = {key: c.value for key, c in self.constants.named.items()}
         found.update({c.__name__: c for c in self.context.classes})
+        if self.context.guarded:
+            found[UNTRACED] = UntracedBranch
         return found
 
     def _constants(self, stored: dict[str, np.ndarray]) -> list[ast.stmt]:
@@ -248,7 +262,7 @@ class _Writer:
         found: dict[int, Location] = {}
         for node, line in self._statements():
             if line.at:
-                for i in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                for i in range(node.lineno, _end_of_header(node) + 1):
                     found[i] = line.at[-1]
         return found
 
@@ -257,6 +271,8 @@ class _Writer:
         kept = self.text.splitlines()
         for node, line in self._statements():
             kinds = ", ".join(repr(v.type) for v in line.node.outputs)
+            if not kinds:
+                continue
             i = (node.end_lineno or node.lineno) - 1
             joined = "; " if "  # " in kept[i] else "  # "
             kept[i] += f"{joined}{kinds}"
@@ -265,7 +281,7 @@ class _Writer:
 
 def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
     """Names of the module that no variable may hide: helpers, libraries."""
-    found = {"Path", "stored", "check_shapes"}
+    found = {"Path", "stored", "check_shapes", UNTRACED}
     for routine in routines:
         for node in routine.graph.nodes:
             if is_helper(node.op, node.attrs, backend):
@@ -296,6 +312,14 @@ def _in_order(tree: ast.AST) -> list[ast.stmt]:
         found.append(node)
         found.extend(_in_order(node))
     return found
+
+
+def _end_of_header(node: ast.stmt) -> int:
+    """The last line of a statement, its body aside."""
+    body = getattr(node, "body", None)
+    if body:
+        return max(node.lineno, body[0].lineno - 1)
+    return node.end_lineno or node.lineno
 
 
 def _reads_files(node: ast.stmt) -> bool:

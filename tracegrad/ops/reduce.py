@@ -106,6 +106,7 @@ _DTYPES = [
     infer=_reduction(widened),
     vjp=[lambda ct, y, x, *, axis, keepdims: spread(ct, x, axis, keepdims)],
     linear=True,
+    noun="total",
     samples=[*AXES, *_DTYPES],
 )
 def sum(x, *, axis=None, keepdims=False):
@@ -390,7 +391,7 @@ def products_of_others(x, axis):
     order = (*[i for i in range(n) if i not in axes], *sorted(axes))
     moved = permute(x, order)
     lanes = shape_of(moved)[: n - len(axes)]
-    count = 1
+    count: Size = 1
     for s in shape_of(moved)[n - len(axes) :]:
         count = s * count
     others = exclusive_products(to_shape(moved, (*lanes, count)), axis=len(lanes))

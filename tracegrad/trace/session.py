@@ -31,6 +31,7 @@ from tracegrad.ops.define import HANDLERS, Op
 from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.infer import shape_text
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.trace.demand import Demand
 from tracegrad.trace.frames import Locator, calling_line
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ class Session:
         constants: id of an array -> its constant, so that each occurs once.
         locator: finds the user's line.
         array: makes the user's handle for (value, session).
+        soft: parameters that become static rather than guarded.
+        demand: computes values of the call, and guards what they decide.
     """
 
     def __init__(
@@ -147,9 +150,11 @@ class Session:
         array: Callable[[Value, Session], Any],
         met: Callable[[FrameType], None],
         captures: Captures,
+        soft: Iterable[Value] = (),
     ) -> None:
         self.builder = TraceBuilder(self)
         self.values = values
+        self.soft = set(soft)
         self.params = tuple(params)
         self.facts: list[SizeFact] = []
         self.asked: dict[int, np.ndarray] = {}
@@ -171,6 +176,7 @@ class Session:
         self.known: dict[Value, Any] = {}
         self.locator = Locator(base, met)
         self.array = array
+        self.demand = Demand(self)
         self.thread = threading.get_ident()
 
     # ------------------------------------------------------------------- places
@@ -284,27 +290,46 @@ class Session:
         return list(found)
 
     # ------------------------------------------------------------ what Python asks
-    def demand(self, value: Value, error: TracegradError) -> None:
-        """Python needs the value of a traced one: start again with it static, or fail.
+    def decided(self, value: Value, kind: type, error: TracegradError) -> Any:
+        """`bool(value)` or `int(value)`, which Python needs to go on.
+
+        Args:
+            value: traced or constant.
+            kind: `bool` or `int`.
+            error: what to raise if only types are known.
 
         Raises:
-            Restart: if it depends on Python ints and sizes only.
-            TracegradError: `error`, if it depends on floats or arrays.
+            Restart: if it depends on Python ints and sizes only, to be static then.
+            TracegradError: `error`.
+        """
+        if self.is_concrete(value):
+            return kind(self.ask(value))
+        if self.values is None:
+            raise error.locate(None, self.place())
+        self._restart_if_static(value)
+        return self.demand.decide(value, kind)
+
+    def _restart_if_static(self, value: Value) -> None:
+        """Start again if a value depends on nothing but what may be static.
+
+        Raises:
+            Restart: then.
         """
         leaves: set[Value] = set()
         axes: set[tuple[Value, int]] = set()
-        fixable = self.values is not None
+        fixable = True
         for v in self.sources(value):
             node = self.builder.producers.get(v)
             if node is not None and node.op is dim:
                 axes |= self.axes_of(node.attrs["size"])
-            elif v.type.weak and v.type.kind == "i" and v in self.params:
+            elif v in self.soft or (
+                v.type.weak and v.type.kind == "i" and v in self.params
+            ):
                 leaves.add(v)
             elif not self.is_concrete(v):
                 fixable = False
         if fixable and (leaves or axes):
             raise Restart(leaves, axes)
-        raise error.locate(None, self.place())
 
     def axes_of(self, size: Size) -> set[tuple[Value, int]]:
         """The parameters' axes that a symbolic size is read from."""
@@ -348,6 +373,13 @@ class Session:
                 fix="give the sizes the same name in tg.spec, or fixed numbers",
             )
         outcome = a == b if relation == "==" else a >= b
+        if outcome and relation == "==":
+            # An axis that must have a fixed size reads best as that number.
+            fixed = left if isinstance(right, int) else right
+            if isinstance(left, int) or isinstance(right, int):
+                axes = self.axes_of(fixed) if isinstance(fixed, Dim) else ()
+                if axes:
+                    raise Restart(static_axes=axes)
         fact = SizeFact(relation, left, right, outcome)
         if fact not in self.facts:
             self.facts.append(fact)

@@ -1,5 +1,7 @@
 """Value and gradient of `black_scholes` (models.py:81) with respect to `spot`,
-`strike`, `years`, `rate` and `volatility`.  Needs NumPy and SciPy only.
+`strike`, `years`, `rate` and `volatility`.
+
+Needs NumPy and SciPy only.
 """
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Value and gradient of `broadcast_mix` (models.py:75) with respect to `x`, `scale`,
-`shift` and `temperature`.  Needs NumPy only.
+`shift` and `temperature`.
+
+Needs NumPy only.
 """
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Value and gradient of `gaussian_mixture` (models.py:56) with respect to `logits`,
-`means` and `log_scales`.  Needs NumPy only.
+`means` and `log_scales`.
+
+Needs NumPy only.
 """
 
 import numpy as np

@@ -1,5 +1,6 @@
-"""Value and gradient of `in_place_slices` (models.py:66) with respect to `x`.  Needs
-NumPy only.
+"""Value and gradient of `in_place_slices` (models.py:66) with respect to `x`.
+
+Needs NumPy only.
 """
 
 import numpy as np

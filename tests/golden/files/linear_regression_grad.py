@@ -1,5 +1,6 @@
-"""Value and gradient of `linear_regression` (models.py:15) with respect to `w` and
-`b`.  Needs NumPy only.
+"""Value and gradient of `linear_regression` (models.py:15) with respect to `w` and `b`.
+
+Needs NumPy only.
 """
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Value and gradient of `logistic_regression` (models.py:21) with respect to `w`.
+
 Needs NumPy only.
 """
 

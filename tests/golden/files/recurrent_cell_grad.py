@@ -1,4 +1,5 @@
 """Value and gradient of `recurrent_cell` (models.py:47) with respect to `params`.
+
 Needs NumPy only.
 """
 

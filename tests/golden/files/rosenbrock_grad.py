@@ -1,5 +1,6 @@
-"""Value and gradient of `rosenbrock` (models.py:42) with respect to `x`.  Needs
-NumPy only.
+"""Value and gradient of `rosenbrock` (models.py:42) with respect to `x`.
+
+Needs NumPy only.
 """
 
 import numpy as np

@@ -1,5 +1,6 @@
-"""Value and gradient of `softmax_regression` (models.py:27) with respect to
-`params`.  Needs NumPy only.
+"""Value and gradient of `softmax_regression` (models.py:27) with respect to `params`.
+
+Needs NumPy only.
 """
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Value and gradient of `two_layer_network` (models.py:34) with respect to `params`.
+
 Needs NumPy only.
 """
 
