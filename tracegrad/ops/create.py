@@ -255,7 +255,7 @@ def _(start=None, stop=None, step=None, dtype=None, *, device=None, like=None):
             fix="use np.linspace(start, stop, count), or plain numbers",
         )
     if not any(isinstance(x, Dim) for x in (start, stop, step)):
-        return np.arange(start, stop, step, dtype)
+        return np.arange(start, stop, step, dtype=dtype)
     start, stop, step = _as_shape((start, stop, step))
     name = "int64" if dtype is None else _name(dtype)
     return arange(start=start, stop=stop, step=step, dtype=name)

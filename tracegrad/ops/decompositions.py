@@ -169,7 +169,8 @@ def qr(x, *, mode="reduced"):
 
 @qr.vjp
 def _(ct, out, x, *, mode):
-    return qr_pullback(*ct, *out, x, mode)
+    (of_q, of_r), (q, r) = ct, out
+    return qr_pullback(of_q, of_r, q, r, x, mode)
 
 
 def qr_pullback(of_q, of_r, q, r, x, mode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 import numpy as xp
@@ -69,7 +70,7 @@ def _(ct, y, x, *, offset, axis1, axis2):
     steps = _steps(y)
     rows = steps - offset if offset < 0 else steps
     columns = steps + offset if offset > 0 else steps
-    index = [FULL] * (max(axis1, axis2) + 1)
+    index: list[Any] = [FULL] * (max(axis1, axis2) + 1)
     index[axis1] = index[axis2] = ARRAY
     first = min(axis1, axis2)
     arrays = (rows, columns) if axis1 < axis2 else (columns, rows)
@@ -131,7 +132,7 @@ def _infer_eye_like(t: ArrayType, *, offset, dtype):
 def eye_like(x, *, offset=0, dtype="float64"):
     """Ones on a diagonal, in the shape of the matrix `x`; only the type is read."""
     if offset:
-        return xp.eye(*x.shape, offset, dtype=dtype)
+        return xp.eye(*x.shape, offset, dtype=dtype)  # type: ignore[call-overload]
     return xp.eye(*x.shape, dtype=dtype)
 
 

@@ -210,7 +210,7 @@ def _(ct, y, f, *distance, axis, edge_order):
         ct = ct / distance[0]
     axis = 0 if axis is None else axis
     half = 0.5 * getitem(ct, index=along(axis, Slice(1, -1)))
-    parts = [(half, Slice(2, None)), (-half, Slice(None, -2))]
+    parts: list[tuple[Any, Any]] = [(half, Slice(2, None)), (-half, Slice(None, -2))]
     weights = (1.0, -1.0) if edge_order == 1 else (1.5, -2.0, 0.5)
     first, last = (getitem(ct, index=along(axis, i)) for i in (0, -1))
     parts += [(-w * first, i) for i, w in enumerate(weights)]

@@ -365,7 +365,7 @@ def _(*args):
             )
         if a.dtype == bool:
             (a,) = nonzero_call(a)
-        shape = [1] * len(args)
+        shape: list[Size] = [1] * len(args)
         shape[place] = shape_of(a)[0]
         made.append(to_shape(a, tuple(shape)))
     return tuple(made)

@@ -185,9 +185,11 @@ def _outer_of(ufunc: np.ufunc) -> None:
         return ACCEPT[ufunc](a, b)
 
 
-for _ufunc in (np.add, np.subtract, np.multiply, np.true_divide, np.power):
-    _outer_of(_ufunc)
-for _ufunc in (np.maximum, np.minimum, np.less, np.greater, np.equal):
+_OUTER: list[np.ufunc] = [
+    *(np.add, np.subtract, np.multiply, np.true_divide, np.power),
+    *(np.maximum, np.minimum, np.less, np.greater, np.equal),
+]
+for _ufunc in _OUTER:
     _outer_of(_ufunc)
 
 
@@ -416,7 +418,7 @@ def _cheapest(parts: list) -> int:
         sizes[-1] = (*shape_of(parts[-1]), 1)
     if not all(map(is_static, sizes)):
         return 0
-    chain = [*[s[0] for s in sizes], sizes[-1][1]]
+    chain = [*[int(s[0]) for s in sizes], int(sizes[-1][1])]
     return _first_product(tuple(chain))
 
 

@@ -60,7 +60,9 @@ def repeat(x, *, repeats, axis):
 @repeat.body("jax")
 def _(x, *, repeats, axis):
     if isinstance(repeats, tuple):
-        return xp.repeat(x, xp.array(repeats), axis, total_repeat_length=sum(repeats))
+        return xp.repeat(  # type: ignore[call-overload]
+            x, xp.array(repeats), axis, total_repeat_length=sum(repeats)
+        )
     return x.repeat(repeats, axis=axis)
 
 
@@ -188,7 +190,7 @@ def _(ct, y, x, *, pad_width, mode, constant_values):
         return getitem(ct, index=tuple(index))
     # The other modes copy elements: add their cotangents up, one axis after the other.
     sources = [
-        np.pad(np.arange(size), width, mode=mode)
+        np.pad(np.arange(int(size)), width, mode=mode)
         for size, width in zip(shape_of(x), pad_width, strict=True)
     ]
     return Scattered(ct, np.ix_(*sources), (ARRAY,) * len(sources), False)

@@ -247,7 +247,7 @@ def _(arr, indices, values, axis):
 def grid_along(indices: Any, axis: int) -> tuple:
     """The subscript that pairs `indices` with each position along the other axes."""
     shape = shape_of(indices)
-    grid = list(np.ix_(*[np.arange(n) for n in shape]))
+    grid = list(np.ix_(*[np.arange(int(n)) for n in shape]))
     grid[axis] = indices
     return tuple(grid)
 
@@ -255,5 +255,5 @@ def grid_along(indices: Any, axis: int) -> tuple:
 @accept(updates=[np.fill_diagonal])
 def _(a, val, wrap=False):
     refuse("np.fill_diagonal", wrap=wrap or None)
-    steps = np.arange(min(shape_of(a)))
+    steps = np.arange(min(map(int, shape_of(a))))
     return write(a, (steps,) * ndim_of(a), val)
