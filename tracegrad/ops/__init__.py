@@ -20,6 +20,7 @@ from tracegrad.ops import (  # noqa: F401
     integrals,
     interpolate,
     join,
+    least_squares,
     linalg,
     norm,
     order,

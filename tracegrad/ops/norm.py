@@ -1,4 +1,4 @@
-"""Norms of vectors, and those of matrices that need no decomposition."""
+"""Norms of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import UnsupportedError
+from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
+from tracegrad.ops.decompositions import svdvals
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.extreme import max as reduce_max
 from tracegrad.ops.extreme import min as reduce_min
+from tracegrad.ops.index import expand_dims, read
 from tracegrad.ops.infer import canonical_axis, normal_axes, reduced_shape
 from tracegrad.ops.record import as_array, dtype_of, ndim_of
 from tracegrad.ops.reduce import count_nonzero, keep_axes, squared
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, data
 from tracegrad.ops.select import absolute, conj, sign, where
-from tracegrad.ops.shape import ravel
+from tracegrad.ops.shape import moveaxis, ravel
 
 
 def _infer_norm(t: ArrayType, *, ord, axis, keepdims):
@@ -80,11 +82,13 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     rows, columns = axes
     if ord is None or ord == "fro":
         return norm(x, axis=canonical_axis(axes, ndim_of(x)), keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        return _spectral_norm(x, ord, axes, keepdims)
     if ord not in (1, -1, np.inf, -np.inf):
-        raise UnsupportedError(
-            f"np.linalg.norm(ord={ord!r}) of a matrix has no derivative rule yet",
+        raise ArgumentError(
+            f"a matrix has no norm of order {ord!r}",
             op="np.linalg.norm",
-            fix="use ord None, 'fro', 1, -1, np.inf or -np.inf",
+            fix="use ord None, 'fro', 'nuc', 1, -1, 2, -2, np.inf or -np.inf",
         )
     # Sums of columns, or of rows, and the extreme one of them.
     added, over = (rows, columns) if abs(ord) == 1 else (columns, rows)
@@ -94,6 +98,15 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     if keepdims:
         return out
     return reduce_sum(out, axis=canonical_axis(axes, ndim_of(x)))
+
+
+def _spectral_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    s = svdvals(moveaxis(x, axes, (-2, -1)))
+    if ord == "nuc":
+        out = reduce_sum(s, axis=ndim_of(s) - 1)
+    else:
+        out = read(s, (..., 0 if ord == 2 else -1))
+    return expand_dims(out, axis=tuple(sorted(axes))) if keepdims else out
 
 
 def _floating(x: Any) -> Any:
@@ -112,7 +125,7 @@ def _(x, ord=None, axis=None, keepdims=False):
         return _vector_norm(x, ord, canonical_axis(axes, rank), keepdims)
     if len(axes) == 2:
         return _matrix_norm(x, ord, axes, keepdims)
-    raise UnsupportedError(
+    raise ArgumentError(
         f"np.linalg.norm over {len(axes)} axes is no vector and no matrix norm",
         op="np.linalg.norm",
         fix="name one axis or two with axis=",
@@ -128,7 +141,8 @@ def _(x, /, *, axis=None, keepdims=False, ord=2):
 
 
 @accept(np.linalg.matrix_norm)
-def _(x, /, *, keepdims=False, ord="fro"):
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """`np.linalg.matrix_norm` with all its arguments."""
     x = _floating(x)
     n = ndim_of(x)
     return _matrix_norm(x, ord, (n - 2, n - 1), bool(keepdims))
