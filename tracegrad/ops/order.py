@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as xp
 
 from tracegrad.errors import ShapeError
 from tracegrad.ir.index import ARRAY, Slice
-from tracegrad.ir.types import ArrayType, Dim
+from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import along, getitem, names_once, read, subscript
@@ -276,10 +277,73 @@ def _(a, axis=-1, kind=None, order=None, *, stable=None):
     return _sort_call(argsort, a, axis)
 
 
-@accept(np.partition)
+_PARTITIONED = [arg(5).with_(kth=2), arg(3, 4).with_(kth=(0, 2), axis=0)]
+_PARTITIONED = [sample.without("jax") for sample in _PARTITIONED]
+
+
+@op(infer=lambda t, *, kth, axis: t.strong, samples=_PARTITIONED)
+def partition(x, *, kth, axis=-1):
+    """`x` with the element at `kth` in its place, smaller ones before it."""
+    return xp.partition(x, kth, axis=axis)
+
+
+@partition.vjp
+def _(ct, y, x, *, kth, axis):
+    # Both in ascending order, so that element stands by element.
+    source, place = argsort(x, axis=axis), argsort(y, axis=axis)
+    if ndim_of(x) == 1:
+        ordered = getitem(ct, place, index=(ARRAY,))
+        return Scattered(ordered, (source,), (ARRAY,), True)
+    ordered = take_along_axis(ct, place, axis=axis)
+    return take_along_axis(ordered, argsort(source, axis=axis), axis=axis)
+
+
+@op(
+    infer=lambda t, *, kth, axis: t.with_dtype(np.int64),
+    vjp=[None],
+    samples=_PARTITIONED,
+)
+def argpartition(x, *, kth, axis=-1):
+    """The positions of the elements of a `partition`; a constant."""
+    return xp.argpartition(x, kth, axis=axis)
+
+
+def _partition_call(which, a, kth, axis, order):
+    refuse(f"np.{which.name}", order=order)
+    x = as_array(a)
+    if axis is None:
+        x, axis = (x if ndim_of(x) == 1 else ravel(x)), -1
+    axis = normal_axis(axis, ndim_of(x))
+    kth = tuple(kth) if np.ndim(kth) else operator.index(kth)
+    return which(x, kth=kth, axis=-1 if axis == ndim_of(x) - 1 else axis)
+
+
+@partition.accept(np.partition)
+@accept(updates=["partition"])
 def _(a, kth, axis=-1, kind="introselect", order=None):
-    # Sorted is one of the orders that a partition may have, so nothing depends on it.
-    return sort_call(a, axis, order=order)
+    return _partition_call(partition, a, kth, axis, order)
+
+
+@argpartition.accept(np.argpartition, methods=["argpartition"])
+def _(a, kth, axis=-1, kind="introselect", order=None):
+    return _partition_call(argpartition, a, kth, axis, order)
+
+
+@op(
+    infer=lambda *keys, axis: keys[-1].with_dtype(np.int64),
+    vjp=[None, None],
+    samples=[call(arg(4), data((1.0, 0.0, 1.0, 0.0)))],
+)
+def lexsort(*keys, axis=-1):
+    """The positions that sort by the last of `keys`, then by those before it."""
+    return xp.lexsort(keys, axis=axis)
+
+
+@lexsort.accept(np.lexsort)
+def _(keys, axis=-1):
+    if is_traced(keys) or isinstance(keys, np.ndarray):
+        keys = [read(keys, i) for i in range(shape_of(keys)[0])]
+    return lexsort(*map(as_array, keys), axis=axis)
 
 
 # --------------------------------------------------------------------------- searching
