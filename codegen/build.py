@@ -27,6 +27,7 @@ from tracegrad.codegen.template import Context, literal, name
 from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Node, Value
 from tracegrad.ir.routine import Parameter, Routine, SizeFact
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, paths
+from tracegrad.ir.types import Size
 
 # The function of a saved module that verifies its arguments.
 CHECK = "check_arguments"
@@ -103,9 +104,11 @@ class FunctionBuilder:
         positional = groups.get(kinds.POSITIONAL_ONLY, [])
         plain = groups.get(kinds.POSITIONAL_OR_KEYWORD, [])
         keyword = groups.get(kinds.KEYWORD_ONLY, [])
-        defaults = [_default(p, self.context) for p in positional + plain]
-        while None in defaults:  # a default that cannot be written makes those
-            defaults = defaults[defaults.index(None) + 1 :]  # before it required too
+        defaults: list[ast.expr] = []
+        for p in positional + plain:
+            default = _default(p, self.context)
+            # One that cannot be written makes those before it required too.
+            defaults = [] if default is None else [*defaults, default]
         return ast.arguments(
             [_argument(p) for p in positional],
             [_argument(p) for p in plain],
@@ -175,7 +178,7 @@ class FunctionBuilder:
         """A call of the function that verifies the arguments, in a saved module."""
         if not self.checked:
             return []
-        args = [name(p.name) for p in self.routine.parameters]
+        args: list[ast.expr] = [name(p.name) for p in self.routine.parameters]
         return [ast.Expr(ast.Call(name(CHECK), args, []))]
 
     # ------------------------------------------------------------------ the body
@@ -234,9 +237,11 @@ class FunctionBuilder:
         if tree.type is list:
             return ast.List(children, ast.Load())
         if tree.type is dict:
-            keys = [literal(k, self.context) for k in tree.keys]
-            return ast.Dict(keys, children)
+            return self._dict(tree, children)
         return self._rebuilt(tree, children)
+
+    def _dict(self, tree: Branch, children: list[ast.expr]) -> ast.Dict:
+        return ast.Dict([literal(k, self.context) for k in tree.keys], children)
 
     def _rebuilt(self, tree: Branch, children: list[ast.expr]) -> ast.expr:
         """A container of the user's own class, made by the class of an argument."""
@@ -248,8 +253,7 @@ class FunctionBuilder:
         if function is None:
             function = name(self.context.import_class(tree.type))
         if tree.kind == "dict":
-            keys = [literal(k, self.context) for k in tree.keys]
-            return ast.Call(function, [ast.Dict(keys, children)], [])
+            return ast.Call(function, [self._dict(tree, children)], [])
         keywords = [
             ast.keyword(str(k), c) for k, c in zip(tree.keys, children, strict=True)
         ]
@@ -280,10 +284,10 @@ class FunctionBuilder:
 
     def _repeats(self, v: Value) -> bool:
         """Whether a view may show one element many times (and so is read-only)."""
-        size = 1
+        size: Size = 1
         for s in v.type.shape:
             size = size * s
-        base = 1
+        base: Size = 1
         for s in self._memory(v).type.shape:
             base = base * s
         return size != base

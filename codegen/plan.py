@@ -175,11 +175,6 @@ def is_accumulation(node: Node) -> bool:
     )
 
 
-def _is_derived(made: int | None, graph: Graph) -> bool:
-    """Whether a cotangent is added into, not a value that the user named."""
-    return made is not None and graph.nodes[made].derived
-
-
 def _last_reads(graph: Graph) -> dict[Value, int]:
     """Position of the last read of each value or of a view of it."""
     last = dict.fromkeys(graph.results, len(graph.nodes))
@@ -210,9 +205,11 @@ def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
             continue
         base = node.inputs[0]
         made = plan.producer.get(base)
-        owned = made is not None and not is_view(graph.nodes[made])
-        if owned and split and graph.nodes[made].phase != node.phase:
-            owned = False
+        owned = (
+            made is not None
+            and not is_view(graph.nodes[made])
+            and (not split or graph.nodes[made].phase == node.phase)
+        )
         replaceable = owned and last.get(base, i) <= i
         if node.op.inplace is not None:
             make_root(node.out)
@@ -221,7 +218,12 @@ def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
                 plan.copied.add(i)
             else:
                 make_root(base)
-        elif replaceable and is_accumulation(node) and _is_derived(made, graph):
+        elif (
+            replaceable
+            and is_accumulation(node)
+            and made is not None
+            and graph.nodes[made].derived  # a cotangent, nothing the user named
+        ):
             plan.may_add.add(i)
             apart = bisect_left(positions, i) - bisect_left(positions, made + 1)
             long = terms[node.out.wrt] > MAX_TERMS

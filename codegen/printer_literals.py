@@ -6,6 +6,7 @@ import keyword
 import math
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
 from tracegrad.codegen.printer_layout import INDENT
 
@@ -138,6 +139,9 @@ class Comment(ast.stmt):
 
     _fields = ("text",)
     text: str
+    if TYPE_CHECKING:  # as it is made of `_fields`
+
+        def __init__(self, text: str) -> None: ...
 
 
 class Blank(ast.stmt):

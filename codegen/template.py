@@ -35,10 +35,10 @@ def parse_body(function: Callable) -> ast.FunctionDef:
     tree = _PARSED.get(function)
     if tree is None:
         text = textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(text).body[0]
-        if not isinstance(tree, ast.FunctionDef) or tree.name != function.__name__:
+        found = ast.parse(text).body[0]
+        if not isinstance(found, ast.FunctionDef) or found.name != function.__name__:
             raise RuntimeError(f"the source of {function.__qualname__} has changed")
-        _PARSED[function] = tree
+        tree = _PARSED[function] = found
     return tree
 
 

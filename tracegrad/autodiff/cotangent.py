@@ -110,10 +110,13 @@ class Accumulator:
         merged: list[tuple[Scattered, Chain]] = []
         for part, at in reversed(self.waiting):
             last, place = merged[-1] if merged else (None, None)
-            same = (
-                last is not None and last.index == part.index and _one_line(place, at)
-            )
-            if same and not part.indices and last.ct.shape == part.ct.shape:
+            if (
+                last is not None
+                and last.index == part.index
+                and _one_line(place, at)
+                and not part.indices
+                and last.ct.shape == part.ct.shape
+            ):
                 part.ct.builder.at = at
                 added = Scattered(
                     last.ct + part.ct, (), part.index, part.unique, part.counts

@@ -151,15 +151,15 @@ def _pull_node(
         masked, cts = masks.take_off(cts)
     inputs = [builder.wrap(v) for v in node.inputs]
     many = len(node.outputs) > 1
-    out = tuple([builder.wrap(v) for v in node.outputs]) if many else None
-    ct = tuple(cts) if many else cts[0]
-    out = out if many else builder.wrap(node.outputs[0])
+    outs = tuple([builder.wrap(v) for v in node.outputs])
+    ct, out = (tuple(cts), outs) if many else (cts[0], outs[0])
     if op.rules is not None:
         parts = [
             rule(ct, out, *inputs, **node.attrs) if rule and v in active else None
             for rule, v in zip(op.rules, node.inputs, strict=True)
         ]
     else:
+        assert op.rule is not None
         made = op.rule(ct, out, *inputs, **node.attrs)
         parts = [made] if len(inputs) == 1 and type(made) is not tuple else list(made)
     for v, part in zip(node.inputs, parts, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy as xp
 
 from tracegrad.errors import ShapeError
-from tracegrad.ir.types import ArrayType, Dim
+from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import size
 from tracegrad.ops.define import accept, op

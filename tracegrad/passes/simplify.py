@@ -7,10 +7,8 @@ views that undo each other vanish.  Each rule has a numeric property test.
 
 from __future__ import annotations
 
-import builtins
+import math
 from typing import Any
-
-import numpy as np
 
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import is_scalar_literal
@@ -345,10 +343,16 @@ def factor_of_matmul(r: Rewriter, node: Node) -> Any:
 
 def _smaller(a: Value, b: Value) -> bool:
     """Whether `a` certainly has fewer elements than `b`."""
-    sizes = [s for v in (a, b) for s in v.type.shape]
-    if not builtins.all(type(s) is int for s in sizes):
+    left, right = _elements(a), _elements(b)
+    if left is None or right is None:
         return a.type.ndim < b.type.ndim
-    return np.prod(a.type.shape) < np.prod(b.type.shape)
+    return left < right
+
+
+def _elements(v: Value) -> int | None:
+    """The number of elements, None if it is symbolic."""
+    sizes = [s for s in v.type.shape if isinstance(s, int)]
+    return math.prod(sizes) if len(sizes) == v.type.ndim else None
 
 
 # ------------------------------------------------------- values that must not be nan

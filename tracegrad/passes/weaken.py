@@ -7,6 +7,7 @@ Mostly an array of float32 meets it soon, and then a plain `1.0` does as well (N
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def weaken(graph: Graph) -> Graph:
     return graph.with_nodes(nodes)
 
 
-def _is_numpy_scalar(v: Value) -> bool:
+def _is_numpy_scalar(v: Value) -> TypeGuard[Const]:
     return (
         isinstance(v, Const)
         and isinstance(v.value, np.floating | np.complexfloating)

@@ -32,8 +32,7 @@ def require_jax() -> Any:
 
 def in_64_bits(function: Callable) -> Callable:
     """The function, run with 64-bit types kept."""
-    jax = require_jax()
-    enable: Any = getattr(jax, "enable_x64", None)
+    enable: Any = getattr(require_jax(), "enable_x64", None)
     if enable is None:  # before JAX 0.8
         import jax.experimental
 
