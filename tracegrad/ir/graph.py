@@ -141,6 +141,19 @@ class Node:
         made.phase = phase
         return made
 
+    def changed(self, **fields: Any) -> Node:
+        """The same node with other inputs, outputs, attributes or regions."""
+        have = {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "attrs": self.attrs,
+            "regions": self.regions,
+        }
+        have.update(fields)
+        return Node(
+            self.op, at=self.at, phase=self.phase, derived=self.derived, **have
+        )
+
     @property
     def out(self) -> Value:
         """The only output of a single-output node."""
@@ -186,10 +199,19 @@ class Graph:
                 yield value
 
     def reads(self) -> Iterator[Value]:
-        """Every read of a value, results included."""
+        """Every read of a value, results and regions included."""
         for node in self.nodes:
             yield from node.inputs
+            for region in node.regions:
+                yield from region.reads()
         yield from self.results
+
+    def walk(self) -> Iterator[Node]:
+        """Every node, those of regions included."""
+        for node in self.nodes:
+            yield node
+            for region in node.regions:
+                yield from region.walk()
 
 
 def use_counts(nodes: Iterable[Node], results: Iterable[Value]) -> dict[Value, int]:

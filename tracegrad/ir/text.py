@@ -34,6 +34,19 @@ def _read(v: Value, names: _Names) -> str:
     return names[v]
 
 
+def _lines(node: Node, names: _Names, indent: str) -> list[str]:
+    """A node, and below it the regions, each as a function of its parameters."""
+    made = [f"{indent}{_line(node, names)}"]
+    for region in node.regions:
+        params = ", ".join(f"{names[v]}: {v.type!r}" for v in region.params)
+        made.append(f"{indent}    def {region.name}({params}):")
+        for inner in region.nodes:
+            made += _lines(inner, names, indent + " " * 8)
+        results = ", ".join(_read(v, names) for v in region.results)
+        made.append(f"{indent}        return {results}")
+    return made
+
+
 def _line(node: Node, names: _Names) -> str:
     args = [_read(v, names) for v in node.inputs]
     args += [f"{k}={_attribute(a)}" for k, a in node.attrs.items()]
@@ -56,7 +69,7 @@ def to_text(graph: Graph) -> str:
         if node.phase != phase:
             phase = node.phase
             lines.append(f"    # {phase}")
-        lines.append(f"    {_line(node, names)}")
+        lines += _lines(node, names, "    ")
     results = ", ".join(_read(v, names) for v in graph.results)
     lines.append(f"    return {results}")
     return "\n".join(lines)

@@ -45,7 +45,11 @@ def _check_types(node: Node) -> None:
         hash(tuple(node.attrs.items()))
     except TypeError as error:
         raise InvalidGraph(f"{node!r} has an unhashable attribute") from error
-    inferred = node.op.infer(*[v.type for v in node.inputs], **node.attrs)
+    for region in node.regions:
+        verify(region)
+    regions = {"regions": node.regions} if node.regions else {}
+    types = [v.type for v in node.inputs]
+    inferred = node.op.infer(*types, **regions, **node.attrs)
     types = inferred if type(inferred) is tuple else (inferred,)
     for v, t in zip(node.outputs, types, strict=True):
         # A scalar may be recorded weak or strong: the rewrites exchange the two.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tracegrad.ir.dims import evaluate as evaluate_size
@@ -27,11 +27,24 @@ def run_nodes(
     for node in nodes:
         args = [v.value if isinstance(v, Const) else env[v] for v in node.inputs]
         attrs = {k: concrete(a, sizes or {}) for k, a in node.attrs.items()}
+        if node.regions:
+            attrs["regions"] = [_runner(region, sizes) for region in node.regions]
         out = node.op.run(*args, **attrs)
         if len(node.outputs) == 1:
             env[node.outputs[0]] = out
         else:
             env.update(zip(node.outputs, out, strict=True))
+
+
+def _runner(region: Graph, sizes: dict[str, int] | None) -> Callable:
+    """The region as a function from its parameters to the list of its results."""
+
+    def run(*args: Any) -> list[Any]:
+        env = dict(zip(region.params, args, strict=True))
+        run_nodes(region.nodes, env, sizes)
+        return [v.value if isinstance(v, Const) else env[v] for v in region.results]
+
+    return run
 
 
 def evaluate(graph: Graph, args: list[Any]) -> list[Any]:

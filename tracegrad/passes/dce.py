@@ -5,6 +5,7 @@ from __future__ import annotations
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ops.infer import same_type_input
 
+from tracegrad.passes.regions import prune
 
 def remove_dead_code(graph: Graph) -> Graph:
     """The graph without nodes whose outputs nothing reads.
@@ -24,7 +25,9 @@ def _mark(graph: Graph, live: set[Value]) -> list[Node]:
     """Add to `live` what the live values are computed from; the live nodes."""
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in live for v in node.outputs):
+        if node.op.guards or any(v in live for v in node.outputs):
+            if node.regions and not all(v in live for v in node.outputs):
+                node = prune(node, live, remove_dead_code)
             kept.append(node)
             only = node.op.type_only
             if only:

@@ -8,7 +8,8 @@ from tracegrad.ir.graph import Graph
 from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.cse import merge_common
-from tracegrad.passes.dce import remove_dead_code
+from tracegrad.passes.dce import drop_aliases, remove_dead_code
+from tracegrad.passes.regions import prune
 from tracegrad.passes.share import share_exponentials
 from tracegrad.passes.spectrum import keep_apart, share_decompositions
 from tracegrad.passes.weaken import weaken
@@ -36,7 +37,21 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     graph = _rewrite(graph, rewrite.FINISHING, check)
     graph = share_exponentials(merge_common(graph, fast))
     graph = keep_apart(share_decompositions(graph))
-    return check(remove_dead_code(graph))
+    return check(remove_dead_code(_regions(graph, optimize)))
+
+
+def _regions(graph: Graph, optimize: str) -> Graph:
+    """Each region optimised as a graph of its own."""
+    if not any(node.regions for node in graph.nodes):
+        return graph
+    live = set(graph.reads())
+    nodes = []
+    for node in graph.nodes:
+        if node.regions:
+            made = tuple([optimise(region, optimize) for region in node.regions])
+            node = prune(node.changed(regions=made), live, remove_dead_code)
+        nodes.append(node)
+    return graph.with_nodes(nodes)
 
 
 def _rewrite(graph: Graph, rules: dict, check: Callable[[Graph], Graph]) -> Graph:

@@ -85,6 +85,8 @@ def _consequences(
 
 
 def _infer(node: Node, types: dict[Value, ArrayType]) -> ArrayType | None:
+    if node.regions:
+        return None
     inputs: Sequence[ArrayType] = [types.get(v, v.type) for v in node.inputs]
     try:
         inferred = node.op.infer(*inputs, **node.attrs)

@@ -7,6 +7,7 @@ through the array that it is a view of, as in NumPy.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +22,15 @@ ARGUMENT = "argument"
 FRESH = "fresh"
 
 
+class _Depth(threading.local):
+    """Per thread: how many bodies of control flow the trace is inside of."""
+
+    bodies = 0
+
+
+DEPTH = _Depth()
+
+
 class Buffer:
     """The memory of one array.
 
@@ -31,9 +41,10 @@ class Buffer:
         mixed: whether it may lie in another than C order, being computed from an array
             that does (NumPy keeps the order of operands).
         doubtful: whether something may be a view of it or a copy, for that reason.
+        depth: how many bodies of control flow it was made inside of.
     """
 
-    __slots__ = ("doubtful", "mixed", "origin", "value", "version")
+    __slots__ = ("depth", "doubtful", "mixed", "origin", "value", "version")
 
     def __init__(self, value: Value, origin: str = FRESH) -> None:
         self.value = value
@@ -41,6 +52,7 @@ class Buffer:
         self.origin = origin
         self.mixed = False
         self.doubtful = False
+        self.depth = DEPTH.bodies
 
 
 class Handle(Ref):
@@ -104,6 +116,12 @@ def refuse_write(handle: Handle) -> None:
         MutationError: if it is the memory of an argument.
     """
     if handle.buffer.origin is ARGUMENT:
+    if handle.buffer.depth < DEPTH.bodies:
+        raise MutationError(
+            f"an array of shape {handle.shape} that was made outside of the body of "
+            "tg.cond or a loop would be changed in it",
+            fix="carry the array through the loop, and return it from the body",
+        )
         raise MutationError(
             f"an argument of shape {handle.shape} would be changed in place, "
             "and the caller's array with it",

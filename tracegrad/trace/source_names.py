@@ -30,14 +30,16 @@ class Names:
         assigned: position of an expression -> name that it is assigned to.
         loops: position of an iterable -> name of the loop variable.
         returned: positions of expressions that are returned.
+        unpacked: (line of a function, parameter) -> the names that it is unpacked to.
     """
 
-    __slots__ = ("assigned", "loops", "returned")
+    __slots__ = ("assigned", "loops", "returned", "unpacked")
 
     def __init__(self, tree: ast.AST | None = None) -> None:
         self.assigned: dict[Position, Hint] = {}
         self.loops: dict[Position, str] = {}
         self.returned: set[Position] = set()
+        self.unpacked: dict[tuple[int, str], tuple[str | None, ...]] = {}
         for node in ast.walk(tree) if tree is not None else ():
             self._enter(node)
 
@@ -66,6 +68,8 @@ class Names:
                 self._give_back(value)
             case ast.Lambda(body=value):
                 self._give_back(value)
+            case ast.FunctionDef():
+                self._enter_function(node)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -79,6 +83,14 @@ class Names:
             self._put(value, names)
         elif isinstance(target, ast.Name):
             self._put(value, target.id)
+
+    def _enter_function(self, function: ast.FunctionDef) -> None:
+        first = min([function.lineno, *[d.lineno for d in function.decorator_list]])
+        for statement in function.body:
+            match statement:
+                case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Name(id=p)):
+                    names = [q.id if isinstance(q, ast.Name) else None for q in parts]
+                    self.unpacked.setdefault((first, p), tuple(names))
 
     def _put(self, value: ast.expr, hint: Hint) -> None:
         for result in _results(value):

@@ -1,0 +1,133 @@
+"""Dead code across the border of a region: outputs, carries and captures unread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+
+from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ops.control import RESULT, Loop, cond
+
+Clean = Callable[[Graph], Graph]
+
+
+def prune(node: Node, live: Container[Value], clean: Clean) -> Node:
+    """The node without what makes outputs that nothing reads.
+
+    Args:
+        node: with regions.
+        live: what is read of its outputs.
+        clean: removes the dead code of a graph.
+    """
+    return _branches(node, live, clean) if node.op is cond else _loop(node, live, clean)
+
+
+def _cleaned(region: Graph, results: list[Value], clean: Clean) -> Graph:
+    return clean(region.with_nodes(region.nodes, results))
+
+
+def _positions(regions: Iterable[Graph], count: int, first: int = 0) -> list[int]:
+    """Which of `count` parameters, from the position `first`, some region reads."""
+    regions = list(regions)
+    reads = [set(region.reads()) for region in regions]
+    return [
+        i
+        for i in range(count)
+        if any(
+            region.params[first + i] in read
+            for region, read in zip(regions, reads, strict=True)
+        )
+    ]
+
+
+def _with_params(region: Graph, params: list[Value]) -> Graph:
+    return Graph(region.name, params, region.nodes, region.results, region.sizes)
+
+
+def _branches(node: Node, live: Container[Value], clean: Clean) -> Node:
+    kept = [k for k, v in enumerate(node.outputs) if v in live]
+    regions = [_cleaned(r, [r.results[k] for k in kept], clean) for r in node.regions]
+    operands = _positions(regions, len(node.inputs) - 1)
+    return node.changed(
+        inputs=(node.inputs[0], *[node.inputs[1 + i] for i in operands]),
+        outputs=tuple([node.outputs[k] for k in kept]),
+        regions=tuple(
+            [_with_params(r, [r.params[i] for i in operands]) for r in regions]
+        ),
+    )
+
+
+def _loop(node: Node, live: Container[Value], clean: Clean) -> Node:
+    loop = Loop.of(node)
+    stacks = [part for part in loop.stacks() if part[0] in live]
+    carried = loop.carried
+    need = {k for k, v in enumerate(loop.last) if v in live}
+    need |= {kind for _, kind, _ in stacks if kind != RESULT}
+    kept_results = [v for _, kind, v in stacks if kind == RESULT and v is not None]
+    test = None if loop.test is None else clean(loop.test)
+    if test is not None:
+        need |= set(_positions([test], carried, len(test.params) - carried))
+    while True:
+        order = sorted(need)
+        results = [loop.nexts[k] for k in order] + kept_results
+        body = _cleaned(loop.body, results, clean)
+        before = len(body.params) - carried
+        more = need | set(_positions([body], carried, before))
+        if more == need:
+            break
+        need = more
+    return _rebuilt(loop, body, test, order, stacks, live)
+
+
+def _rebuilt(
+    loop: Loop,
+    body: Graph,
+    test: Graph | None,
+    order: list[int],
+    stacks: list,
+    live: Container[Value],
+) -> Node:
+    node = loop.node
+    regions = [body] if test is None else [test, body]
+    inner = len(loop.inner)
+    lead = int(loop.counted)
+    used: set[int] = set()
+    for region in regions:
+        first = lead if region is body else 0
+        used |= set(_positions([region], inner, first))
+    kept = sorted(used)
+    made = []
+    for region in regions:
+        first = lead if region is body else 0
+        params = region.params
+        invariants = [params[first + i] for i in kept]
+        carries = [params[first + inner + k] for k in order]
+        made.append(_with_params(region, [*params[:first], *invariants, *carries]))
+    plain = node.attrs["stacked"]
+    given = {part[0] for part in loop.stacks()[:plain]}
+    attrs = {
+        **node.attrs,
+        "carried": len(order),
+        "stacked": len([v for v, _, _ in stacks if v in given]),
+        "saved": tuple(
+            [
+                kind if kind == RESULT else order.index(kind)
+                for v, kind, _ in stacks
+                if v not in given
+            ]
+        ),
+    }
+    outputs = [loop.last[k] for k in order] + [v for v, _, _ in stacks]
+    count = loop.count
+    attrs["count"] = count is not None and count in live
+    if attrs["count"] and count is not None:
+        outputs.append(count)
+    return node.changed(
+        inputs=(
+            *node.inputs[: loop.dynamic],
+            *[loop.invariants[i] for i in kept],
+            *[loop.starts[k] for k in order],
+        ),
+        outputs=tuple(outputs),
+        attrs=attrs,
+        regions=tuple(made),
+    )
