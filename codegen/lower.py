@@ -355,7 +355,7 @@ class Lowering:
         for _ in range(20):
             readers = self.plan.readers.get(v, ())
             readers = [r for r in readers if not self.graph.nodes[r].derived]
-            if len(readers) != 1:
+            if len(readers) != 1 or self.graph.nodes[readers[0]].op.guards:
                 return None
             v = self.graph.nodes[readers[0]].outputs[0]
             if v in self.variables:

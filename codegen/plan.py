@@ -250,7 +250,11 @@ def _keep_order(graph: Graph, plan: Plan) -> None:
                 continue
             readers = plan.readers.get(v, ())
             lands[v] = max(
-                [lands[w] for r in readers for w in graph.nodes[r].outputs],
+                [
+                    lands[w] if w is not None else r
+                    for r in readers
+                    for w in graph.nodes[r].outputs or (None,)
+                ],
                 default=end,
             )
             if is_view(node):

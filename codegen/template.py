@@ -26,6 +26,7 @@ from tracegrad.ir.types import Dim
 from tracegrad.ops.define import METHODS, Op
 from tracegrad.ops.library import Library
 
+UNTRACED = "UntracedBranch"
 _ARRAY_LIBRARIES = {NUMPY.alias, JAX.alias}
 _PARSED: dict[Callable, ast.FunctionDef] = {}
 
@@ -94,6 +95,8 @@ class Context:
         libraries: modules used by bodies, alias -> `Library`.
         helpers: functions that ops are emitted as, by name.
         sizes: symbolic size -> its variable, in the function being written.
+        classes: of the user's, that results are made of.
+        guarded: whether a function raises the error for branches not traced.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -102,6 +105,7 @@ class Context:
         self.helpers: dict[str, ast.FunctionDef] = {}
         self.sizes: dict[str, str] = {}
         self.classes: list[type] = []
+        self.guarded = False
         self.claim: Callable[[str], str] = str
 
     def begin(self, claim: Callable[[str], str]) -> None:
@@ -134,6 +138,11 @@ class Context:
             made = copy.deepcopy(parse_body(function))
             self.helpers[made.name] = _Libraries(function, self).visit(made)
         return ast.Call(name(function.__name__), list(args), [])
+
+    def untraced(self) -> str:
+        """The name of the error for a branch that was not traced."""
+        self.guarded = True
+        return UNTRACED
 
     def import_class(self, cls: type) -> str:
         """Note that a class of the user's is needed to rebuild a result."""

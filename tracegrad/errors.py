@@ -98,6 +98,14 @@ class ControlFlowError(TracegradError, RuntimeError):
     """Python asked for the truth or the value of a traced value."""
 
 
+class UntracedBranch(TracegradError, RuntimeError):
+    """A call leads to a branch that no trace has gone through.
+
+    Raised by generated code.  The library then traces that branch, with the arguments
+    of the call; only a saved file shows this error.
+    """
+
+
 class LeakedTracerError(TracegradError, RuntimeError):
     """A traced value was used after its trace had ended, or in another thread."""
 

@@ -37,12 +37,12 @@ def test_branch(traced) -> None:
             return x
         return -x
 
-    assert said(traced, errors.ControlFlowError, f) == [
-        "the truth of a traced value (bool[]) is not known while tracing; "
-        "branches on traced values are not supported yet",
+    assert said(traced, errors.ControlFlowError, f, spec=True) == [
+        "the truth of a traced value (bool[]) cannot be known from types alone",
         "  in:  bool()",
         place(f),
-        "  fix: use np.where(condition, a, b)",
+        "  fix: use np.where(condition, a, b), tg.cond or tg.while_loop, or pass "
+        "arrays instead of tg.spec",
     ]
 
 
@@ -50,7 +50,8 @@ def test_branch_on_a_python_float(traced) -> None:
     def f(p):
         return p if p > 0 else -p
 
-    assert said(traced, errors.ControlFlowError, f, 2.0)[2] == place(f)
+    lines = said(traced, errors.ControlFlowError, f, 2.0, spec=True)
+    assert lines[2] == place(f)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,6 @@ def test_branch_on_a_python_float(traced) -> None:
         (lambda x: float(x[0]), "a Python float"),
         (lambda x: np.float64(x[0]), "a plain array"),
         (lambda x: complex(x[0]), "a Python complex"),
-        (lambda x: int(x[0]), "a Python int"),
         (lambda x: x[0].item(), "a Python number"),
         (lambda x: x.tolist(), "a list"),
         (lambda x: C[x.astype(int)], "a plain array"),
@@ -67,8 +67,6 @@ def test_branch_on_a_python_float(traced) -> None:
         (lambda x: C.__setitem__(slice(None), x), "a plain array"),
         (lambda x: np.ndarray.__new__(np.ndarray, 3).fill(x[0]), "a Python float"),
         (lambda x: C.dot(x), "a plain array"),
-        (lambda x: [1, 2, 3][np.argmax(x)], "an index"),
-        (lambda x: range(np.argmax(x)), "an index"),
         (lambda x: __import__("pickle").dumps(x), "a pickle"),
         (lambda x: np.r_[x, 1.0], "a plain array"),
     ],
@@ -78,6 +76,19 @@ def test_conversion(traced, function, wanted) -> None:
     assert f"would become {wanted}, and be a constant from then on" in lines[0]
     assert any(line.startswith("  at:  test_errors.py:") for line in lines)
     assert lines[-1].startswith("  fix: ")
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda x: int(x[0]), "a Python int"),
+        (lambda x: [1, 2, 3][np.argmax(x)], "an index"),
+        (lambda x: range(np.argmax(x)), "an index"),
+    ],
+)
+def test_conversion_without_values(traced, function, wanted) -> None:
+    lines = said(traced, errors.ConversionError, function, spec=True)
+    assert f"would become {wanted}, and be a constant from then on" in lines[0]
 
 
 def test_object_array(traced) -> None:

@@ -57,6 +57,8 @@ def merge_common(graph: Graph, all_phases: bool = False) -> Graph:
 
 def _may_merge(first: Node, second: Node, all_phases: bool) -> bool:
     op = first.op
+    if op.guards:
+        return False  # each stands where the user asked
     if first.outputs[0].type.shape and len(op.type_only) == len(first.inputs):
         return False  # new arrays: two buffers to fill, not one to copy
     if all(isinstance(v, Const) for v in first.inputs):

@@ -34,7 +34,7 @@ def share_exponentials(graph: Graph) -> Graph:
         return graph
     nodes = []
     for node in graph.nodes:
-        if node.outputs[0] in shared:
+        if node.outputs and node.outputs[0] in shared:
             continue
         if node in second:
             outputs = (node.out, second[node])

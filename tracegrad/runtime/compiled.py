@@ -7,11 +7,11 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracegrad.codegen.source import Source
-from tracegrad.errors import ArgumentError, TracegradError
+from tracegrad.errors import ArgumentError, TracegradError, UntracedBranch
 from tracegrad.ir.graph import Graph
 from tracegrad.runtime import cache
 from tracegrad.runtime.binding import Binder, Call
@@ -66,14 +66,17 @@ class Compiled:
     # ------------------------------------------------------------------------ calls
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled function."""
-        out = self._first(*args, **kwargs)
-        if out is not MISS:
-            return out
-        for entry in self._rest:
-            out = entry(*args, **kwargs)
+        try:
+            out = self._first(*args, **kwargs)
             if out is not MISS:
-                self._promote(entry)
                 return out
+            for entry in self._rest:
+                out = entry(*args, **kwargs)
+                if out is not MISS:
+                    self._promote(entry)
+                    return out
+        except UntracedBranch:
+            pass
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple, kwargs: dict) -> Any:
@@ -92,8 +95,36 @@ class Compiled:
         except TracegradError as error:
             raise error.locate(self._options.op, self._binder.at)
         self._promote(found.entry)
-        plain_args, plain_kwargs = call.plain()
-        return found.run(*plain_args, **plain_kwargs)
+        return self._run(found, call)
+
+    def _run(self, found: Specialization, call: Call) -> Any:
+        """Run a program; where its guards refuse the call, another or a new one."""
+        args, kwargs = call.plain()
+        try:
+            return found.run(*args, **kwargs)
+        except UntracedBranch:
+            tried = [found]
+        for candidate in self._matching(call):
+            if candidate not in tried:
+                tried.append(candidate)
+                try:
+                    out = candidate.run(*args, **kwargs)
+                except UntracedBranch:
+                    continue
+                self._promote(candidate.entry)
+                self._latest = candidate
+                return out
+        with self._lock:
+            try:
+                made = self._make(call)
+            except TracegradError as error:
+                raise error.locate(self._options.op, self._binder.at)
+        self._promote(made.entry)
+        self._latest = made
+        try:
+            return made.run(*args, **kwargs)
+        except UntracedBranch:
+            return made.interpret(call)
 
     def _nested(self, args: tuple, kwargs: dict) -> Any:
         """A call inside of a trace: its operations are recorded in that trace."""
@@ -115,14 +146,16 @@ class Compiled:
         return found
 
     def _find(self, call: Call) -> Specialization | None:
+        return next(self._matching(call), None)
+
+    def _matching(self, call: Call) -> Iterator[Specialization]:
+        """The programs for arguments of these types, the newest first."""
         family = self._families.get(call.key)
-        if family is None:
-            return None
-        args, kwargs = call.plain()
-        for candidate in tuple(family.specializations):
-            if candidate.matches(*args, **kwargs) is True:
-                return candidate
-        return None
+        if family is not None:
+            args, kwargs = call.plain()
+            for candidate in tuple(family.specializations):
+                if candidate.matches(*args, **kwargs) is True:
+                    yield candidate
 
     def _make(self, call: Call) -> Specialization:
         family = self._families.setdefault(call.key, Family())

@@ -28,6 +28,7 @@ from tracegrad.ir.types import ArrayType
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import type_of
 from tracegrad.runtime import jax_backend
+from tracegrad.runtime.branches import interpret, is_guarded, refuse_guards
 from tracegrad.runtime.binding import (
     Binder,
     Call,
@@ -133,6 +134,7 @@ class Specialization:
         call: Call,
         binder: Binder,
         examples: dict[Value, Any],
+        places: dict[Value, int],
         traced: Traced,
     ) -> None:
         self.options = options
@@ -141,6 +143,7 @@ class Specialization:
         self._wrt, self._one = wrt, one
         self._binder = binder
         self._examples = {v: _small(data) for v, data in examples.items()}
+        self._positions = tuple(places.values())
         self._decided = traced.facts
         self.routine = self._derived(options.mode)
         # Only now: the derivation may have decided sizes too.
@@ -152,6 +155,16 @@ class Specialization:
         self.routine.notes = program.notes
         if not call.has_specs:
             self.matches = self._guard(None)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the program is for some values of the arguments only."""
+        return is_guarded(self.program.nodes)
+
+    def interpret(self, call: Call) -> Any:
+        """The result for a call, computed from the graph with no guard asked."""
+        data = [call.raws[i].data for i in self._positions]
+        return interpret(self.routine, data)
 
     def _derived(self, mode: str) -> Routine:
         o = self.options
@@ -329,13 +342,16 @@ def _attempt(
     noted: list[SizeFact] | None = [] if options.backend == "jax" else None
     try:
         with _indexing(numbers, noted):
-            traced = trace(function, args, kwargs, values=values)
+            soft = [v for v, i in places.items() if i in _soft_scalars(call, wrt)]
+            traced = trace(function, args, kwargs, values=values, soft=soft)
     except Restart as restart:
         raise _Again(
             {places[v] for v in restart.static_leaves},
             {(places[v], axis) for v, axis in restart.static_axes},
         ) from None
     traced.facts += [fact for fact in noted or () if fact not in traced.facts]
+    if options.backend == "jax":
+        refuse_guards(traced.builder.nodes)
     program = Program(
         name=binder.name,
         at=binder.at,
@@ -348,7 +364,9 @@ def _attempt(
         deciding=_deciding(numbers, traced.facts),
         notes=_notes(parameters),
     )
-    return Specialization(options, program, wrt, one, call, binder, examples, traced)
+    return Specialization(
+        options, program, wrt, one, call, binder, examples, places, traced
+    )
 
 
 def _soft_scalars(call: Call, wrt: list[int]) -> set[int]:

@@ -304,26 +304,30 @@ class Proxy(Handle):
         return complex(_data(self, "a Python complex"))
 
     def __int__(self) -> int:
-        return int(_data(self, "a Python int", demand=True))
+        value = current(self)
+        error = _conversion(self, "a Python int")
+        if value.type.kind == "c":
+            raise error
+        return session_of(self).decided(value, int, error)
 
     def __index__(self) -> int:
-        return operator.index(_data(self, "an index", demand=True))
+        value = current(self)
+        session, error = session_of(self), _conversion(self, "an index")
+        if value.type.kind not in "iu" or value.type.shape:
+            return operator.index(_data(self, "an index"))
+        return session.decided(value, int, error)
 
     def __bool__(self) -> bool:
         session = session_of(self)
         value = current(self)
-        if session.is_concrete(value):
-            return bool(session.ask(value))
-        session.demand(
-            value,
-            ControlFlowError(
-                f"the truth of a traced value ({value.type!r}) is not known while "
-                "tracing; branches on traced values are not supported yet",
-                op="bool()",
-                fix="use np.where(condition, a, b)",
-            ),
+        error = ControlFlowError(
+            f"the truth of a traced value ({value.type!r}) cannot be known from types "
+            "alone",
+            op="bool()",
+            fix="use np.where(condition, a, b), tg.cond or tg.while_loop, or pass "
+            "arrays instead of tg.spec",
         )
-        raise AssertionError("demand raises")
+        return session.decided(value, bool, error)
 
     def __divmod__(self, other: Any) -> tuple:
         floor, mod = OPERATOR_FUNCTIONS["__floordiv__"], OPERATOR_FUNCTIONS["__mod__"]
@@ -440,21 +444,17 @@ def _peek(x: Proxy) -> Any:
     return session.compute(value) if session.is_concrete(value) else None
 
 
-def _data(x: Proxy, wanted: str = "a number", demand: bool = False) -> Any:
+def _data(x: Proxy, wanted: str = "a number") -> Any:
     """The data of a proxy that depends on constants only.
 
     Raises:
-        Restart: if it is a traced int and `demand` is set.
         ConversionError: if it is traced.
     """
     session = session_of(x)
     value = current(x)
     if session.is_concrete(value):
         return session.ask(value)
-    error = _conversion(x, wanted)
-    if demand:
-        session.demand(value, error)
-    raise error
+    raise _conversion(x, wanted)
 
 
 # What Python or NumPy calls for a conversion -> how users know it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -92,6 +92,7 @@ def trace(
     kwargs: dict[str, Any],
     *,
     values: dict[Value, Any] | None,
+    soft: Iterable[Value] = (),
 ) -> Traced:
     """Call `function` on proxies and record what it computes.
 
@@ -101,6 +102,7 @@ def trace(
             are.
         kwargs: the same, by name.
         values: the call's data for each `Value`; None if only the types are known.
+        soft: parameters to make static where Python asks for their values alone.
 
     Raises:
         Restart: if a parameter or an axis must be static.
@@ -109,7 +111,7 @@ def trace(
     spaces = [space] if (space := _globals_of(function)) is not None else []
     while True:
         try:
-            return _trace_once(function, args, kwargs, values, spaces)
+            return _trace_once(function, args, kwargs, values, spaces, soft)
         except _NewModule as met:
             spaces.append(met.space)
 
@@ -143,6 +145,7 @@ def _trace_once(
     kwargs: dict[str, Any],
     values: dict[Value, Any] | None,
     spaces: list[dict[str, Any]],
+    soft: Iterable[Value],
 ) -> Traced:
     mine = {id(space) for space in spaces}
 
@@ -162,7 +165,7 @@ def _trace_once(
     for tree in (*args, *kwargs.values()):
         for static in _statics(tree):
             captures.add(static)
-    session = Session(values, params, sys._getframe(), make, met, captures)
+    session = Session(values, params, sys._getframe(), make, met, captures, soft)
 
     def restore(tree: Any) -> Any:
         if isinstance(tree, Leaf | Static | Branch):

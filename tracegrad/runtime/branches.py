@@ -1,0 +1,61 @@
+"""Programs with guards: what they are for, and what happens where a guard fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tracegrad.errors import ControlFlowError
+from tracegrad.ir.graph import Node
+from tracegrad.ir.routine import Routine
+from tracegrad.ir.tree import restore
+from tracegrad.ops.evaluate import evaluate
+
+
+def is_guarded(nodes: Iterable[Node]) -> bool:
+    """Whether a program is for some values of its arguments only."""
+    return any(node.op.guards for node in nodes)
+
+
+def refuse_guards(nodes: Iterable[Node]) -> None:
+    """A program that cannot stop in the middle, as under `jax.jit`, has no guards.
+
+    Raises:
+        ControlFlowError: for the first one.
+    """
+    for node in nodes:
+        if node.op.guards:
+            raise ControlFlowError(
+                "Python decided by the value of a traced array here, which code under "
+                "jax.jit cannot do",
+                op="if, while, bool() or int()",
+                at=node.at[-1] if node.at else None,
+                fix="use np.where, tg.cond or tg.while_loop, or the NumPy backend",
+            )
+
+
+def interpret(routine: Routine, data: Sequence[Any]) -> Any:
+    """The result of a routine, computed from its graph with no guard asked.
+
+    For calls whose values decide otherwise when generated code computes them again, by
+    a last bit.
+
+    Args:
+        routine: without a nested function.
+        data: one array or number per parameter of its graph.
+
+    Raises:
+        ControlFlowError: there is a nested function.
+    """
+    graph = routine.graph
+    if routine.pullback is not None:
+        raise ControlFlowError(
+            "a test of the function's is decided by rounding, and came out differently "
+            "when it was computed a second time",
+            op=routine.name,
+            at=routine.at,
+            fix="compare with a tolerance",
+        )
+    kept = [node for node in graph.nodes if not node.op.guards]
+    found = iter(evaluate(graph.with_nodes(kept), list(data)))
+    return restore(routine.result, lambda _: next(found))

@@ -1,0 +1,151 @@
+"""Values that Python asks for in the middle of a trace, and what they decided.
+
+A trace that a call has started knows the call's arguments.  The value is computed from
+the graph so far, each node once, and a guard is recorded: the program is right for the
+calls that decide alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.location import Location
+from tracegrad.ir.types import Dim
+from tracegrad.ops.control_guard import guard
+from tracegrad.ops.evaluate import run_nodes
+from tracegrad.ops.record import Ref
+
+if TYPE_CHECKING:
+    from tracegrad.trace.session import Session
+
+
+class TraceWarning(RuntimeWarning):
+    """What was printed or formatted is a value of the call that was traced only."""
+
+
+class Demand:
+    """The values of one trace's call, and its guards.
+
+    Attributes:
+        session: the trace.
+        count: number of guards so far.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.count = 0
+        self.sizes: dict[str, int] = {}
+        self._data: dict[Value, Any] = dict(session.values or {})
+        self._numbers: dict[Any, int] = {}  # structure of a computation -> its number
+        self._known: dict[Value, int] = {}
+        self._decided: dict[tuple[int, type], bool | int] = {}
+        self._warned = False
+        for value, data in self._data.items():
+            for size, number in zip(value.type.shape, np.shape(data), strict=True):
+                if isinstance(size, Dim):
+                    self.sizes[str(size)] = number
+
+    # -------------------------------------------------------------------- values
+    def value(self, value: Value) -> Any:
+        """The data of a value in this call; each node is run once."""
+        if isinstance(value, Const):
+            return value.value
+        data, producers = self._data, self.session.builder.producers
+        waiting = [value]
+        while waiting:
+            if waiting[-1] in data:
+                waiting.pop()
+                continue
+            node = producers[waiting[-1]]
+            missing = [v for v in node.inputs if type(v) is not Const and v not in data]
+            if missing:
+                waiting.extend(missing)
+                continue
+            with np.errstate(all="ignore"):
+                run_nodes((node,), data, self.sizes)
+            waiting.pop()
+        return data[value]
+
+    def shown(self, value: Value) -> Any:
+        """The data, for a text: the program itself will not make that text."""
+        if not self._warned:
+            self._warned = True
+            place = self.session.place()
+            warnings.warn(
+                "a traced value was printed or formatted: that happens in the call "
+                "that is traced only, with its value"
+                + (f" ({place.where}: {place.text})" if place else ""),
+                TraceWarning,
+                stacklevel=4,
+            )
+        return self.value(value)
+
+    # -------------------------------------------------------------------- guards
+    def decide(self, value: Value, kind: type) -> bool | int:
+        """The outcome (`bool(x)` or `int(x)`) in this call, guarded from now on.
+
+        Raises:
+            ValueError: as NumPy does, for the truth of an array of several elements.
+            TypeError: as NumPy does, for such an array as a number.
+        """
+        key = self._number(value), kind
+        if key in self._decided:
+            return self._decided[key]
+        outcome = kind(self.value(value))
+        self._decided[key] = outcome
+        session = self.session
+        session.locate()
+        attrs = {
+            "outcome": outcome,
+            "where": _message(session.place(), outcome),
+            "number": self.count,
+        }
+        self.count += 1
+        session.builder.record(guard, (Ref(value, session.builder),), attrs)
+        return outcome
+
+    def _number(self, value: Value) -> int:
+        """Equal for values that are computed alike, so that none is guarded twice."""
+        known, producers = self._known, self.session.builder.producers
+        waiting = [value]
+        while waiting:
+            v = waiting[-1]
+            node = producers.get(v)
+            if v in known:
+                waiting.pop()
+            elif node is None:
+                known[v] = self._entry(_leaf_key(v))
+            else:
+                missing = [u for u in node.inputs if u not in known]
+                if missing:
+                    waiting.extend(missing)
+                    continue
+                for position, out in enumerate(node.outputs):
+                    known[out] = self._entry(self._key(node, position))
+        return known[value]
+
+    def _key(self, node: Node, position: int) -> Any:
+        inputs = tuple([self._known[u] for u in node.inputs])
+        attrs = tuple([(k, repr(a)) for k, a in node.attrs.items()])
+        return id(node.op), inputs, attrs, position
+
+    def _entry(self, key: Any) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _leaf_key(v: Value) -> Any:
+    if isinstance(v, Const) and not isinstance(v.value, np.ndarray):
+        return type(v.value).__name__, repr(v.value)
+    return id(v.value) if isinstance(v, Const) else id(v)
+
+
+def _message(place: Location | None, outcome: bool | int) -> str:
+    """What a saved file says where a call takes another way."""
+    where = f"{place.where}: " if place else ""
+    if type(outcome) is bool:
+        return f"{where}only traced where the test is {outcome}"
+    return f"{where}only traced for the number {outcome}"
