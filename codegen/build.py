@@ -89,7 +89,7 @@ class FunctionBuilder:
             body = self._commented(lower.run(forward), True)
             body.append(self._pullback(backward))
             out = self._returned(self.routine.result)
-            pair = ast.Tuple([out, name("pullback")], ast.Load())
+            pair = ast.Tuple([out, name(self.routine.pullback.name)], ast.Load())
             body.append(ast.Return(pair))
         sizes = self._sizes(body)
         body = self._documentation() + self._check() + self.head + sizes + body
@@ -187,22 +187,25 @@ class FunctionBuilder:
         assert pullback is not None
         lower = self.lowering
         lower.indent += 4
-        tree = pullback.cotangent
-        argument = "d_out"
-        if isinstance(tree, Leaf):
-            argument = self.namer.claim(tree.value.hint or "d_out")
-            lower.variables[tree.value] = argument
-            head: list[ast.stmt] = []
-        else:
-            argument = self.namer.claim("d_out")
-            before, self.head = self.head, []
-            self._bind(Parameter(argument, None, tree))
-            head, self.head = self.head, before
+        trees = {"d_out": pullback.cotangent}
+        if pullback.spread:
+            assert isinstance(pullback.cotangent, Branch)
+            parts = pullback.cotangent.children
+            trees = dict(zip(pullback.spread, parts, strict=True))
+        arguments: list[str] = []
+        before, self.head = self.head, []
+        for wanted, tree in trees.items():
+            if isinstance(tree, Leaf):
+                wanted = tree.value.hint or wanted
+            arguments.append(self.namer.claim(wanted))
+            self._bind(Parameter(arguments[-1], None, tree))
+        head, self.head = self.head, before
         body = head + self._commented(lower.run(backward), False)
         body.append(ast.Return(self._returned(pullback.result)))
-        arguments = ast.arguments([], [ast.arg(argument)], None, [], [], None, [])
+        taken = [ast.arg(argument) for argument in arguments]
         lower.indent -= 4
-        return ast.FunctionDef("pullback", arguments, body, [], lineno=0)
+        signature = ast.arguments([], taken, None, [], [], None, [])
+        return ast.FunctionDef(pullback.name, signature, body, [], lineno=0)
 
     def _commented(self, lines: Sequence[Line], phases: bool) -> list[ast.stmt]:
         """The statements, with the phases and the user's lines in comments."""

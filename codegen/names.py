@@ -7,7 +7,8 @@ import keyword
 import re
 from collections.abc import Iterable
 
-_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"pullback"}
+_NESTED = frozenset({"pullback", "pushforward"})
+_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | _NESTED
 
 
 def identifier(text: str, fallback: str = "value") -> str:

@@ -238,6 +238,14 @@ def factors_in_line(tree: ast.expr) -> ast.expr:
     return ast.BinOp(left, right.op, right.right)
 
 
+def signs_in_line(tree: ast.expr) -> ast.expr:
+    """`a + -b * c` as `a - b * c`, which is the same to the last bit."""
+    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Add):
+        return tree
+    positive = without_sign(tree.right)
+    return tree if positive is None else ast.BinOp(tree.left, ast.Sub(), positive)
+
+
 def without_sign(tree: ast.expr) -> ast.expr | None:
     """`a` if the expression starts with a minus that applies to it all, else None."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):

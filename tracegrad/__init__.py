@@ -17,18 +17,28 @@ from tracegrad.errors import (
 from tracegrad.ops.cast import stop_gradient
 from tracegrad.runtime.cache import SpecializationWarning
 from tracegrad.runtime.compiled import compile, grad, value_and_grad, vjp
+from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
 from tracegrad.runtime.spec import spec
+from tracegrad.runtime.transpose import linear_transpose
+from tracegrad.tools.check import check_grads
 
 __version__ = "0.1.0"
 
 __all__ = [
     # transformations
     "compile",
+    "elementwise_grad",
     "grad",
+    "hvp",
+    "jvp",
+    "linear_transpose",
+    "linearize",
     "value_and_grad",
+    "vhp",
     "vjp",
     # in and around them
     "Source",
+    "check_grads",
     "spec",
     "stop_gradient",
     # errors

@@ -104,7 +104,7 @@ a gradient needs a real result, but the function returned i8[]
 a gradient needs a real result, but the function returned c16[]
   in:  tg.grad
   at:  test_errors.py:25: def wave(x):
-  fix: return its real part, np.real(...) or abs(...)""",
+  fix: return its real part or abs(...) of it, or pass holomorphic=True""",
     ),
     (
         lambda: tg.grad(total)(np.arange(3)),

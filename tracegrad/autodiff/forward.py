@@ -133,7 +133,7 @@ def _linear(builder: Builder, node: Node, given: list[Ref | None]) -> Ref:
             args.append(builder.wrap(Const(0.0)))
         else:
             args.append(zeros_like(builder.wrap(v)))
-    if is_elementwise(node.op) and None in given:  # no zeros are added
+    if is_elementwise(node.op) and any(t is None for t in given):  # no zeros are added
         found = _diagonal(builder, node, given)
         assert found is not None
         return found
@@ -201,7 +201,7 @@ def _transposed(
 
 
 def _in_place(made: Node, builder: Builder, primal: dict[Value, Value]) -> Node:
-    """A node for the phase of the builder; a cotangent may be read for its type only."""
+    """A node in the builder's phase; a cotangent may be read for its type only."""
     for k, v in enumerate(made.inputs):
         if v in primal and k not in made.op.type_only:
             raise NonlinearRule(f"{made!r} still reads the cotangent")

@@ -55,10 +55,15 @@ class Pullback:
         cotangent: structure of its argument, that of the primal result; leaves hold
             the cotangents' `Value`s (parameters of the joint graph too).
         result: structure of what it returns: a tuple with an entry per primal.
+        name: of the nested function.
+        spread: names of its arguments, if each part of `cotangent` is one of its own:
+            `def pushforward(t_x, t_y)`, of a linearization.
     """
 
     cotangent: Tree
     result: Tree
+    name: str = "pullback"
+    spread: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

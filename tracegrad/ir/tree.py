@@ -123,3 +123,21 @@ def paths(tree: Tree, prefix: tuple = ()) -> Iterator[tuple[tuple, Leaf]]:
     elif isinstance(tree, Branch):
         for key, child in zip(tree.keys, tree.children, strict=True):
             yield from paths(child, (*prefix, (tree.kind, key)))
+
+
+def outline(tree: Tree) -> str:
+    """A structure as text, `*` for an array: `{'w': *, 'b': (*, *)}`."""
+    if isinstance(tree, Leaf):
+        return "*"
+    if isinstance(tree, Static):
+        return f"{tree.value!r:.40}"
+    parts = [outline(c) for c in tree.children]
+    if tree.kind == "dict":
+        named = [f"{k!r}: {p}" for k, p in zip(tree.keys, parts, strict=True)]
+        return f"{{{', '.join(named)}}}"
+    if tree.kind == "list":
+        return f"[{', '.join(parts)}]"
+    if tree.kind == "tuple":
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    named = [f"{k}={p}" for k, p in zip(tree.keys, parts, strict=True)]
+    return f"{tree.type.__name__}({', '.join(named)})"

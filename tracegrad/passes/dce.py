@@ -1,11 +1,12 @@
-"""Dead code."""
+"""Dead code, and identities that have done their work."""
 
 from __future__ import annotations
 
 from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ops.cast import alias
 from tracegrad.ops.infer import same_type_input
-
 from tracegrad.passes.regions import prune
+
 
 def remove_dead_code(graph: Graph) -> Graph:
     """The graph without nodes whose outputs nothing reads.
@@ -19,6 +20,25 @@ def remove_dead_code(graph: Graph) -> Graph:
     while _borrow_types(kept, live, made_by):
         kept = _mark(graph, live)
     return graph.with_nodes([_with_live_types(n, live, made_by) for n in kept])
+
+
+def drop_aliases(graph: Graph) -> Graph:
+    """The graph without the identities that kept the arguments of derivatives apart."""
+    if not any(node.op is alias for node in graph.nodes):
+        return graph
+    known: dict[Value, Value] = {}
+    kept: list[Node] = []
+    for node in graph.nodes:
+        if node.op is alias:
+            known[node.out] = known.get(node.inputs[0], node.inputs[0])
+            continue
+        if any(v in known for v in node.inputs):
+            node = node.with_inputs(tuple([known.get(v, v) for v in node.inputs]))
+        for v in node.outputs:
+            if v.wrt is not None:
+                v.wrt = known.get(v.wrt, v.wrt)
+        kept.append(node)
+    return graph.with_nodes(kept, [known.get(v, v) for v in graph.results])
 
 
 def _mark(graph: Graph, live: set[Value]) -> list[Node]:

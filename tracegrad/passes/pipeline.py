@@ -28,6 +28,7 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     """
     check = verify if enabled() else _accept
     fast = optimize == "fast"
+    graph = drop_aliases(graph)
     graph = check(merge_common(remove_dead_code(check(graph)), fast))
     graph = _rewrite(graph, rewrite.RULES, check)
     plain = check(weaken(graph))

@@ -21,7 +21,7 @@ from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import broadcast_shapes
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
-from tracegrad.ops.reduce import sum
+from tracegrad.ops.reduce import mean, sum
 from tracegrad.ops.scatter import scatter_add, setitem
 from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, ravel, reshape, transpose
@@ -182,7 +182,7 @@ def subtract_negated(r: Rewriter, node: Node) -> Any:
     return None if minus is None else r.ref(node.inputs[0]) + minus
 
 
-@rewrites(sum, reshape, ravel, transpose, getitem, broadcast_to)
+@rewrites(sum, mean, reshape, ravel, transpose, getitem, broadcast_to)
 def negate_later(r: Rewriter, node: Node) -> Any:
     """`f(-a)` is `-f(a)` for what only adds or moves elements."""
     minus = _is_negated(r, node.inputs[0])
@@ -315,7 +315,7 @@ def times_one(r: Rewriter, node: Node) -> Any:
     return None
 
 
-@rewrites(sum, reshape, ravel, transpose, getitem, broadcast_to)
+@rewrites(sum, mean, reshape, ravel, transpose, getitem, broadcast_to)
 def factor_later(r: Rewriter, node: Node) -> Any:
     """`f(c * x)` is `c * f(x)` for what only adds or moves elements."""
     inner = _scalar_factor(r, node.inputs[0])

@@ -352,6 +352,7 @@ def grad(
     has_aux: bool = False,
     backend: str = "numpy",
     optimize: str = "readable",
+    holomorphic: bool = False,
 ) -> Any:
     """The gradient of a function that returns one real scalar.
 
@@ -362,6 +363,7 @@ def grad(
         has_aux: whether `f` returns `(value, aux)`.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        holomorphic: whether `f` is a holomorphic function, whose result is complex.
 
     Returns:
         A function with the arguments of `f`.  It returns the gradient in the structure
@@ -380,6 +382,7 @@ def grad(
         has_aux=has_aux,
         backend=backend,
         optimize=optimize,
+        holomorphic=holomorphic,
     )
 
 
@@ -390,6 +393,7 @@ def value_and_grad(
     has_aux: bool = False,
     backend: str = "numpy",
     optimize: str = "readable",
+    holomorphic: bool = False,
 ) -> Any:
     """`(value, gradient)`, or `((value, aux), gradient)`; the arguments are `grad`'s.
 
@@ -405,6 +409,7 @@ def value_and_grad(
         has_aux=has_aux,
         backend=backend,
         optimize=optimize,
+        holomorphic=holomorphic,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.autodiff.forward import Tangents, push_forward
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
 from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Graph, Node, Value
@@ -23,9 +24,18 @@ from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, map_leaves
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes.pipeline import optimise
+from tracegrad.runtime.inlined import Inlined
+from tracegrad.runtime.options import Options
 
 _P = inspect.Parameter
-MODES = ("function", "grad", "value_and_grad", "vjp")
+MODES = (
+    "function",
+    "grad",
+    "value_and_grad",
+    "elementwise_grad",
+    "vjp",
+    "linearize",
+)
 
 
 @dataclass(slots=True)
@@ -43,6 +53,7 @@ class Program:
         sizes: symbolic size -> where it is read.
         deciding: makes the context in which questions about sizes are answered.
         notes: further lines for the docstring of the emitted module.
+        inlined: the transformation, if that is what was traced.
     """
 
     name: str
@@ -55,12 +66,18 @@ class Program:
     sizes: dict[str, tuple[Value, int]]
     deciding: Callable[[], AbstractContextManager] = nullcontext
     notes: tuple[str, ...] = field(default=())
+    inlined: Inlined | None = None
+
+    @property
+    def of(self) -> str:
+        """The name of the user's function."""
+        return self.inlined.of if self.inlined else self.name
 
     @property
     def title(self) -> str:
         """The function as docstrings name it: `loss` (model.py:4)."""
         where = f" ({self.at.where})" if self.at else ""
-        return f"`{self.name}`{where}"
+        return f"`{self.of}`{where}"
 
 
 def routine_name(name: str, mode: str) -> str:
@@ -69,56 +86,52 @@ def routine_name(name: str, mode: str) -> str:
 
 
 def derive(
-    program: Program,
-    mode: str,
-    wrt: Sequence[int],
-    one: bool,
-    has_aux: bool = False,
-    optimize: str = "readable",
+    program: Program, options: Options, wrt: Sequence[int], one: bool
 ) -> Routine:
     """One function to emit.
 
     Args:
         program: the traced function.
-        mode: one of `MODES`.
+        options: what to make; their mode is one of `MODES`.
         wrt: positions of the parameters to differentiate.
         one: whether a gradient stands alone, not in a tuple.
-        has_aux: whether the function returns `(value, aux)`.
-        optimize: "readable" or "fast".
 
     Raises:
         ShapeError: the gradient of a result that is no scalar.
         DTypeError: the gradient of a result that is not real.
         ArgumentError: the function returned no arrays.
     """
-    op = f"tg.{'compile' if mode == 'function' else mode}"
+    op, mode = options.op, options.mode
     result = checked_result(program, op)
     nodes, params = _in_phases(program.nodes, mode), program.params
     pullback: Pullback | None = None
     builder = Builder()
     if mode != "function":
-        value, aux = split_aux(result, has_aux, op, program.at)
+        value, aux = split_aux(result, options.has_aux, op, program.at)
         targets = [program.parameters[i].tree for i in wrt]
         with program.deciding():
             if mode == "vjp":
-                cotangent, parts = _pulled(builder, nodes, value, targets)
-                params = params + [leaf.value for leaf in leaves(cotangent)]
-                pullback = Pullback(cotangent, tuple_of(parts))
+                pullback = _pulled(builder, nodes, value, targets)
+            elif mode == "linearize":
+                names = [f"t_{program.parameters[i].name}" for i in wrt]
+                pullback = _pushed(builder, nodes, value, targets, names)
             else:
-                grads = gradients(builder, nodes, value, targets, op, program.at)
+                grads = gradients(builder, nodes, value, targets, options, program.at)
                 result = arranged(mode, value, aux, grads, one)
+    if pullback is not None:
+        params = params + values_of([pullback.cotangent])
     name = routine_name(program.name, mode)
     found = values_of([result] + ([pullback.result] if pullback else []))
     graph = Graph(name, params, nodes + builder.nodes, found, program.sizes)
     with program.deciding():
-        graph = optimise(graph, optimize)
+        graph = optimise(graph, options.optimize)
     final = iter(graph.results)  # in the order of the leaves, as before
     result = map_leaves(result, lambda _: next(final))
     if pullback is not None:
         pullback.result = map_leaves(pullback.result, lambda _: next(final))
     return Routine(
         name=name,
-        of=program.name,
+        of=program.of,
         at=program.at,
         parameters=tuple(map(_written, program.parameters)),
         graph=graph,
@@ -154,13 +167,17 @@ def _written(parameter: Parameter) -> Parameter:
 
 def _purpose(program: Program, mode: str, wrt: Sequence[int]) -> str:
     if mode == "function":
+        if program.inlined is not None:
+            return program.inlined.purpose(program.title)
         return f"{program.title}, as it was traced."
     names = [f"`{program.parameters[i].name}`" for i in wrt]
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     what = {
         "grad": "Gradient of",
+        "elementwise_grad": "Derivative of each element of",
         "value_and_grad": "Value and gradient of",
         "vjp": "Value and pullback of",
+        "linearize": "Value and pushforward of",
     }[mode]
     return f"{what} {program.title} with respect to {listed}."
 
@@ -250,14 +267,15 @@ def arranged(
 
 
 # ------------------------------------------------------------------- derivatives
-def scalar_of(value: Tree, op: str, at: Location | None) -> Value:
-    """The one real scalar that a gradient is of.
+def result_of(value: Tree, options: Options, at: Location | None) -> Value:
+    """The one array that a gradient is of: a real scalar, unless options say other.
 
     Raises:
         ShapeError: it is an array, or there is more than one.
         DTypeError: it is an integer, a boolean or complex.
         ArgumentError: it is no array at all.
     """
+    op, elementwise = options.op, options.mode == "elementwise_grad"
     if isinstance(value, Branch):
         raise ShapeError(
             "a gradient needs a function that returns one scalar, not "
@@ -274,7 +292,7 @@ def scalar_of(value: Tree, op: str, at: Location | None) -> Value:
             fix="return a scalar array or number",
         )
     found: Value = value.value
-    if found.type.shape != ():
+    if found.type.shape != () and not elementwise:
         raise ShapeError(
             "a gradient needs a scalar result, but the function returned an array of "
             f"type {found.type!r}",
@@ -282,12 +300,20 @@ def scalar_of(value: Tree, op: str, at: Location | None) -> Value:
             at=at,
             fix="return np.sum(...) or np.mean(...) of it, or use tg.vjp",
         )
-    if found.type.kind != "f":
+    if options.holomorphic and found.type.kind != "c":
+        raise DTypeError(
+            "with holomorphic=True the result must be complex, but the function "
+            f"returned {found.type!r}",
+            op=op,
+            at=at,
+            fix="leave out holomorphic=True",
+        )
+    if found.type.kind != ("c" if options.holomorphic else "f"):
         raise DTypeError(
             f"a gradient needs a real result, but the function returned {found.type!r}",
             op=op,
             at=at,
-            fix="return its real part, np.real(...) or abs(...)"
+            fix="return its real part or abs(...) of it, or pass holomorphic=True"
             if found.type.kind == "c"
             else "return a float",
         )
@@ -299,14 +325,14 @@ def gradients(
     nodes: Sequence[Node],
     value: Tree,
     targets: Sequence[Tree],
-    op: str,
+    options: Options,
     at: Location | None,
 ) -> list[Tree]:
     """Record the gradient; one tree of values for each tree of `targets`."""
-    out = scalar_of(value, op, at)
+    out = result_of(value, options, at)
     out.hint = out.hint or "out"
     # A bare 1.0 reads best, but would make float64 arrays of what is float32.
-    double = out.type.weak or out.type.dtype == np.float64
+    double = out.type.weak or out.type.dtype in (np.float64, np.complex128)
     one: Any = 1.0 if double else out.type.dtype.type(1)
     seed = builder.wrap(Const(one))
     wrt = values_of(targets)
@@ -316,7 +342,7 @@ def gradients(
 
 def _pulled(
     builder: Builder, nodes: Sequence[Node], value: Tree, targets: Sequence[Tree]
-) -> tuple[Tree, list[Tree]]:
+) -> Pullback:
     """Record a pullback: the tree of its cotangents, and one tree per target."""
     several = isinstance(value, Branch)
 
@@ -329,7 +355,46 @@ def _pulled(
     cts = [builder.wrap(v) for v in values_of([cotangent])]
     wrt = values_of(targets)
     found = _pull(builder, nodes, outputs, cts, wrt, None)
-    return cotangent, as_targets(builder, found, wrt, targets)
+    return Pullback(cotangent, tuple_of(as_targets(builder, found, wrt, targets)))
+
+
+def _pushed(
+    builder: Builder,
+    nodes: Sequence[Node],
+    value: Tree,
+    targets: Sequence[Tree],
+    names: Sequence[str],
+) -> Pullback:
+    """Record a linearization: tangents of the targets in, of the result out."""
+
+    def tangent_of(v: Value) -> Value:
+        hint = names[0] if len(wrt) == 1 else f"t_{v.hint}" if v.hint else None
+        return Value(v.type.strong, hint, wrt=v, prefix="t")
+
+    wrt = values_of(targets)
+    tangent = map_leaves(tuple_of(targets), tangent_of)
+    refs = [builder.wrap(t) for t in values_of([tangent])]
+    found = push_forward(builder, nodes, wrt, refs, apart=True)
+    result = tangent_tree(builder, value, found)
+    return Pullback(tangent, result, "pushforward", tuple(names))
+
+
+def tangent_tree(builder: Builder, value: Tree, found: Tangents) -> Tree:
+    """The tangents of a result in its structure; zeros where there is none."""
+
+    def tangent_of(v: Value) -> Value:
+        t = found.get(v)
+        if t is not None:
+            return t.value
+        if v.type.weak:
+            return Const(0j if v.type.kind == "c" else 0.0)
+        before, builder.derived = builder.derived, True
+        zero = zeros_like(builder.wrap(v)).value
+        builder.derived = before
+        zero.wrt, zero.prefix = v, "t"
+        return zero
+
+    return map_leaves(value, tangent_of)
 
 
 def _pull(

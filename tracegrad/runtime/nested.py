@@ -26,7 +26,7 @@ from tracegrad.runtime.derive import (
     tuple_of,
     values_of,
 )
-from tracegrad.runtime.specialize import Options
+from tracegrad.runtime.options import Options
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -61,7 +61,7 @@ def inline_derivative(
         if options.mode == "vjp":
             kept.append((builder, nodes, value, targets))
             return result
-        grads = gradients(builder, nodes, value, targets, options.op, binder.at)
+        grads = gradients(builder, nodes, value, targets, options, binder.at)
         return arranged(options.mode, value, aux, grads, one)
 
     out = inline(

@@ -1,25 +1,40 @@
-"""The function that `tg.vjp` returns: cotangents are checked, then pulled back."""
+"""The functions that `tg.vjp` and `tg.linearize` return: they check what they take.
+
+The emitted functions would broadcast a cotangent or a tangent of a wrong shape without
+a word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
-from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, outline
 from tracegrad.ops.infer import shape_text
 from tracegrad.runtime.binding import step_text
 
 _NUMBERS = (bool, int, float, complex)
 
 
-class CheckedPullback:
-    """Takes cotangents of the structure, shapes and dtypes of one result.
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What errors call things: a cotangent is of the result, a tangent of a primal."""
 
-    The emitted function would broadcast a cotangent of a wrong shape without a word.
-    """
+    given: str
+    like: str
+    op: str
+
+
+_PULLBACK = _Words("cotangent", "result", "pullback")
+_PUSHFORWARD = _Words("tangent", "primal", "pushforward")
+
+
+class CheckedPullback:
+    """Takes cotangents of the structure, shapes and dtypes of one result."""
 
     __slots__ = ("_function", "_like")
 
@@ -40,10 +55,45 @@ class CheckedPullback:
             DTypeError: it can't be cast to the dtype of its result.
             ArgumentError: it has another structure.
         """
-        return self._function(conform(self._like, ct, "ct"))
+        return self._function(conform(self._like, ct, "ct", _PULLBACK))
 
     def __repr__(self) -> str:
         return "<pullback>"
+
+
+class CheckedPushforward:
+    """Takes tangents of the structures, shapes and dtypes of the primals."""
+
+    __slots__ = ("_function", "_likes")
+
+    def __init__(self, function: Callable, primals: Sequence[Any]) -> None:
+        self._function = function
+        self._likes = [build(x, _like) for x in primals]
+
+    def __call__(self, *tangents: Any) -> Any:
+        """The tangent of the result.
+
+        Raises:
+            ShapeError: a tangent has another shape than its primal.
+            DTypeError: it can't be cast to the dtype of its primal.
+            ArgumentError: it has another structure, or their number is another.
+        """
+        if len(tangents) != len(self._likes):
+            raise ArgumentError(
+                f"{len(self._likes)} primals and {len(tangents)} tangents",
+                op="pushforward",
+                fix="pass one tangent for each primal",
+            )
+        pairs = zip(self._likes, tangents, strict=True)
+        return self._function(
+            *[
+                conform(like, t, f"tangents[{i}]", _PUSHFORWARD)
+                for i, (like, t) in enumerate(pairs)
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return "<pushforward>"
 
 
 def _like(x: Any) -> Leaf | Static:
@@ -54,17 +104,18 @@ def _like(x: Any) -> Leaf | Static:
     return Static(x)
 
 
-def conform(like: Tree, ct: Any, where: str) -> Any:
-    """A cotangent with the dtypes of the result.
+def conform(like: Tree, ct: Any, where: str, words: _Words = _PULLBACK) -> Any:
+    """A cotangent with the dtypes of the result, or a tangent with a primal's.
 
     Args:
         like: structure of the result; leaves hold `(shape, dtype)`.
         ct: the cotangent.
         where: how the user would write it.
+        words: for errors.
     """
     if isinstance(like, Leaf):
         shape, dtype = like.value
-        return _conform_leaf(shape, dtype, ct, where)
+        return _conform_leaf(shape, dtype, ct, where, words)
     if isinstance(like, Static):
         return like.value
     level = build(ct, Leaf)
@@ -73,10 +124,10 @@ def conform(like: Tree, ct: Any, where: str) -> Any:
         like.keys,
     ):
         raise ArgumentError(
-            f"the cotangent `{where}` must be a {like.type.__name__} with "
-            f"{', '.join(map(repr, like.keys))}, as the result is, not {ct!r:.60}",
-            op="pullback",
-            fix="pass a cotangent in the structure of the result",
+            f"the {words.given} `{where}` is {outline(level)}, the {words.like} "
+            f"{outline(like)}",
+            op=words.op,
+            fix=f"pass a {words.given} in the structure of the {words.like}",
         )
     if like.kind == "custom":
         parts = [_restored(c) for c in level.children]
@@ -86,7 +137,7 @@ def conform(like: Tree, ct: Any, where: str) -> Any:
         parts = [ct[key] for key in like.keys]
     return like.rebuild(
         [
-            conform(child, part, where + step_text(like.kind, key))
+            conform(child, part, where + step_text(like.kind, key), words)
             for child, part, key in zip(like.children, parts, like.keys, strict=True)
         ]
     )
@@ -98,31 +149,35 @@ def _restored(tree: Tree) -> Any:
     return tree.value
 
 
-def _conform_leaf(shape: tuple, dtype: np.dtype, ct: Any, where: str) -> Any:
+def _conform_leaf(
+    shape: tuple, dtype: np.dtype, ct: Any, where: str, words: _Words
+) -> Any:
     if type(ct) is np.ndarray and ct.dtype == dtype and ct.shape == shape:
         return ct
     if not hasattr(ct, "dtype"):
         if isinstance(ct, list | tuple | dict) or type(ct) not in _NUMBERS:
             raise ArgumentError(
-                f"the cotangent `{where}` must be an array of shape "
+                f"the {words.given} `{where}` must be an array of shape "
                 f"{shape_text(shape)}, not {type(ct).__name__}: {ct!r:.40}",
-                op="pullback",
-                fix="pass an array of the result's shape, such as np.ones(shape)",
+                op=words.op,
+                fix=f"pass an array of the {words.like}'s shape, such as "
+                "np.ones(shape)",
             )
         ct = np.asarray(ct)[()]
     if ct.shape != shape:
         raise ShapeError(
-            f"the cotangent `{where}` has the shape {shape_text(ct.shape)}, the "
-            f"result {shape_text(shape)}",
-            op="pullback",
-            fix="pass a cotangent of the result's shape",
+            f"the {words.given} `{where}` has the shape {shape_text(ct.shape)}, the "
+            f"{words.like} {shape_text(shape)}",
+            op=words.op,
+            fix=f"pass a {words.given} of the {words.like}'s shape",
         )
     if dtype.kind not in "fc":
         return ct  # the result has no derivative, and nobody reads this
     if not np.can_cast(ct.dtype, dtype, "same_kind"):
         raise DTypeError(
-            f"the cotangent `{where}` has the dtype {ct.dtype}, the result {dtype}",
-            op="pullback",
-            fix="pass a real cotangent for a real result",
+            f"the {words.given} `{where}` has the dtype {ct.dtype}, the {words.like} "
+            f"{dtype}",
+            op=words.op,
+            fix=f"pass a real {words.given} for a real {words.like}",
         )
     return ct if ct.dtype == dtype else ct.astype(dtype)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tracegrad.codegen.backends import backend_named
 from tracegrad.codegen.source import Source, emit
 from tracegrad.errors import (
-    ArgumentError,
     ControlFlowError,
     ConversionError,
+    MutationError,
+    RandomStateError,
     ShapeError,
     TracegradError,
 )
@@ -28,7 +28,6 @@ from tracegrad.ir.types import ArrayType
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import type_of
 from tracegrad.runtime import jax_backend
-from tracegrad.runtime.branches import interpret, is_guarded, refuse_guards
 from tracegrad.runtime.binding import (
     Binder,
     Call,
@@ -37,81 +36,17 @@ from tracegrad.runtime.binding import (
     resolve,
     walk,
 )
+from tracegrad.runtime.branches import interpret, is_guarded, refuse_guards
 from tracegrad.runtime.cache import Axis, Family, Plan
 from tracegrad.runtime.derive import Program, derive, routine_name
 from tracegrad.runtime.entry import make_guard
+from tracegrad.runtime.inlined import Inlined
+from tracegrad.runtime.options import Options
 from tracegrad.trace.session import Restart, SizeFact
 from tracegrad.trace.tracer import Traced, trace
 
 # Static values that the docstring of the emitted module names.
 _PLAIN = (str, bytes, bool, int, float)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a transformed function was asked for.
-
-    Attributes:
-        mode: "function", "grad", "value_and_grad" or "vjp".
-        argnums, argnames, has_aux, backend, optimize: see `tg.grad`.
-    """
-
-    mode: str
-    argnums: Any = 0
-    argnames: Any = None
-    has_aux: bool = False
-    backend: str = "numpy"
-    optimize: str = "readable"
-
-    def __post_init__(self) -> None:
-        for name in ("argnums", "argnames"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-
-    @property
-    def op(self) -> str:
-        """The public name, for errors."""
-        return "tg.compile" if self.mode == "function" else f"tg.{self.mode}"
-
-    def check(self) -> None:
-        """Refuse options that mean nothing.
-
-        Raises:
-            ArgumentError: of these.
-        """
-        try:
-            backend_named(self.backend)
-        except ArgumentError as error:
-            raise error.locate(self.op) from None
-        if self.optimize not in ("readable", "fast"):
-            self._refuse("optimize", "use 'readable' or 'fast'")
-        if type(self.has_aux) is not bool:
-            self._refuse("has_aux", "pass True or False")
-        nums = self.argnums if isinstance(self.argnums, tuple) else (self.argnums,)
-        if not all(type(n) is int for n in nums) or (not nums and self.mode != "vjp"):
-            self._refuse("argnums", "pass an int or a tuple of ints")
-        if self.argnames is None:
-            return
-        names = self.argnames if isinstance(self.argnames, tuple) else (self.argnames,)
-        if not names or not all(type(n) is str for n in names):
-            self._refuse("argnames", "pass a name or a tuple of names")
-        if self.argnums != 0:
-            self._refuse("argnums", "give argnums or argnames, not both")
-
-    def _refuse(self, name: str, fix: str) -> None:
-        raise ArgumentError(
-            f"{name}={getattr(self, name)!r} is not possible here", op=self.op, fix=fix
-        )
-
-    def past_self(self) -> Options:
-        """The same for a method called with `self` as its first argument."""
-
-        def shifted(n: int) -> int:
-            return n + 1 if n >= 0 else n
-
-        if isinstance(self.argnums, tuple):
-            return replace(self, argnums=tuple(map(shifted, self.argnums)))
-        return replace(self, argnums=shifted(self.argnums))
 
 
 class Specialization:
@@ -168,7 +103,7 @@ class Specialization:
 
     def _derived(self, mode: str) -> Routine:
         o = self.options
-        made = derive(self.program, mode, self._wrt, self._one, o.has_aux, o.optimize)
+        made = derive(self.program, replace(o, mode=mode), self._wrt, self._one)
         made.facts = tuple(self._decided)
         return made
 
@@ -192,7 +127,7 @@ class Specialization:
         function = self.source.load()[self.routine.name]
         if backend != "jax":
             return function
-        if self.options.mode == "vjp":
+        if self.options.split:
             return jax_backend.with_pullback(function)
         return jax_backend.jitted(function)
 
@@ -291,6 +226,8 @@ def specialize(
             return _attempt(function, binder, options, call, plan, wrt, one)
         except _Again as again:
             _fix(again, family)
+        except (MutationError, RandomStateError):
+            raise  # a second try would find the change made already
         except Exception as error:
             if isinstance(error, ControlFlowError | ConversionError):
                 soft = _soft_scalars(call, wrt) - plan.static
@@ -363,6 +300,7 @@ def _attempt(
         sizes=sizes,
         deciding=_deciding(numbers, traced.facts),
         notes=_notes(parameters),
+        inlined=function if isinstance(function, Inlined) else None,
     )
     return Specialization(
         options, program, wrt, one, call, binder, examples, places, traced

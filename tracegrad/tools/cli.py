@@ -18,8 +18,8 @@ from typing import Any
 from tracegrad.codegen.source import Source
 from tracegrad.errors import TracegradError
 from tracegrad.runtime.compiled import Compiled, compile, grad, value_and_grad
+from tracegrad.runtime.options import Options
 from tracegrad.runtime.spec import spec
-from tracegrad.runtime.specialize import Options
 
 USAGE_ERROR = 2
 _TYPE = re.compile(r"[A-Za-z_]\w*\s*\[[^\[\]]*\]")
