@@ -29,6 +29,7 @@ from tracegrad.ops.rearrange import diff
 from tracegrad.ops.record import (
     as_array,
     as_operand,
+    constant_of,
     dtype_of,
     is_traced,
     ndim_of,
