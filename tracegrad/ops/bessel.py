@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.library import special
-from tracegrad.ops.record import no_slope
+from tracegrad.ops.record import no_slope, offset
 from tracegrad.ops.sample import arg, call
 from tracegrad.ops.select import sign, where
 from tracegrad.ops.special import spelled
@@ -60,7 +60,9 @@ def j1(x):
 
 @op(
     **of_order(
-        "jv", "v", lambda ct, y, v, x: ct * (0.5 * (jv(v - 1, x) - jv(v + 1, x)))
+        "jv",
+        "v",
+        lambda ct, y, v, x: ct * (0.5 * (jv(offset(v, -1), x) - jv(offset(v, 1), x))),
     )
 )
 def jv(v, x):
@@ -75,7 +77,7 @@ accept("scipy.special:jn")(jv)
     **of_order(
         "jve",
         "v",
-        lambda ct, y, v, x: ct * (0.5 * (jve(v - 1, x) - jve(v + 1, x))),
+        lambda ct, y, v, x: ct * (0.5 * (jve(offset(v, -1), x) - jve(offset(v, 1), x))),
     )
 )
 def jve(v, x):
@@ -98,7 +100,9 @@ def y1(x):
 
 @op(
     **of_order(
-        "yn", "n", lambda ct, y, n, x: ct * (0.5 * (yn(n - 1, x) - yn(n + 1, x)))
+        "yn",
+        "n",
+        lambda ct, y, n, x: ct * (0.5 * (yn(offset(n, -1), x) - yn(offset(n, 1), x))),
     )
 )
 def yn(n, x):
@@ -108,7 +112,9 @@ def yn(n, x):
 
 @op(
     **of_order(
-        "yv", "v", lambda ct, y, v, x: ct * (0.5 * (yv(v - 1, x) - yv(v + 1, x)))
+        "yv",
+        "v",
+        lambda ct, y, v, x: ct * (0.5 * (yv(offset(v, -1), x) - yv(offset(v, 1), x))),
     )
 )
 def yv(v, x):
@@ -119,7 +125,9 @@ def yv(v, x):
 # --------------------------------------------------------------- modified, first kind
 @op(
     **of_order(
-        "iv", "v", lambda ct, y, v, x: ct * (0.5 * (iv(v - 1, x) + iv(v + 1, x)))
+        "iv",
+        "v",
+        lambda ct, y, v, x: ct * (0.5 * (iv(offset(v, -1), x) + iv(offset(v, 1), x))),
     )
 )
 def iv(v, x):
@@ -128,7 +136,7 @@ def iv(v, x):
 
 
 def _slope_of_ive(ct, y, v, x):
-    return ct * (0.5 * (ive(v - 1, x) + ive(v + 1, x)) - sign(x) * y)
+    return ct * (0.5 * (ive(offset(v, -1), x) + ive(offset(v, 1), x)) - sign(x) * y)
 
 
 @op(**of_order("ive", "v", _slope_of_ive))
@@ -170,7 +178,9 @@ def k1e(x):
     **of_order(
         "kn",
         "n",
-        lambda ct, y, n, x: -(ct * (0.5 * (kn(abs(n - 1), x) + kn(n + 1, x)))),
+        lambda ct, y, n, x: (
+            -(ct * (0.5 * (kn(abs(offset(n, -1)), x) + kn(offset(n, 1), x))))
+        ),
     )
 )
 def kn(n, x):
@@ -180,7 +190,11 @@ def kn(n, x):
 
 @op(
     **of_order(
-        "kv", "v", lambda ct, y, v, x: -(ct * (0.5 * (kv(v - 1, x) + kv(v + 1, x))))
+        "kv",
+        "v",
+        lambda ct, y, v, x: (
+            -(ct * (0.5 * (kv(offset(v, -1), x) + kv(offset(v, 1), x))))
+        ),
     )
 )
 def kv(v, x):
@@ -192,7 +206,9 @@ def kv(v, x):
     **of_order(
         "kve",
         "v",
-        lambda ct, y, v, x: ct * (y - 0.5 * (kve(v - 1, x) + kve(v + 1, x))),
+        lambda ct, y, v, x: (
+            ct * (y - 0.5 * (kve(offset(v, -1), x) + kve(offset(v, 1), x)))
+        ),
     )
 )
 def kve(v, x):

@@ -17,7 +17,7 @@ from tracegrad.ops.define import accept, op
 from tracegrad.ops.elementary import exp
 from tracegrad.ops.infer import elementwise
 from tracegrad.ops.library import special
-from tracegrad.ops.record import as_operand, no_slope
+from tracegrad.ops.record import as_operand, no_slope, offset
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import where
 from tracegrad.ops.special import (
@@ -128,12 +128,12 @@ def poch(z, m):
 # -------------------------------------------------------------- incomplete functions
 def _gamma_density(a, x):
     """Density of the gamma distribution of shape `a`."""
-    return exp(xlogy(a - 1.0, x) - x - gammaln(a))
+    return exp(xlogy(offset(a, -1.0), x) - x - gammaln(a))
 
 
 def _beta_density(a, b, x):
     """Density of the beta distribution."""
-    return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
+    return exp(xlogy(offset(a, -1.0), x) + xlog1py(offset(b, -1.0), -x) - betaln(a, b))
 
 
 @op(
@@ -267,7 +267,7 @@ def betainccinv(a, b, y):
     infer=lambda *types: _infer_zeta(*types),
     vjp=[
         no_slope("scipy.special.zeta", "x"),
-        lambda ct, y, x, q: -(ct * (x * zeta(x + 1, q))),
+        lambda ct, y, x, q: -(ct * (x * zeta(offset(x, 1), q))),
     ],
     spelling="scipy.special.zeta",
     samples=[

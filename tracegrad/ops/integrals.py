@@ -14,7 +14,7 @@ from tracegrad.errors import ArgumentError
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.elementary import exp, log
 from tracegrad.ops.library import special
-from tracegrad.ops.record import as_operand, constant_of, no_slope
+from tracegrad.ops.record import as_operand, constant_of, no_slope, offset
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import where
 from tracegrad.ops.special import spelled
@@ -202,7 +202,7 @@ def ellipe(m):
     vjp=[
         no_slope("scipy.special.hyp1f1", "a"),
         no_slope("scipy.special.hyp1f1", "b"),
-        lambda ct, y, a, b, x: ct * (a / b * hyp1f1(a + 1, b + 1, x)),
+        lambda ct, y, a, b, x: ct * (a / b * hyp1f1(offset(a, 1), offset(b, 1), x)),
     ],
     samples=[
         call(
@@ -221,7 +221,7 @@ def hyp1f1(a, b, x):
     **spelled("hyp0f1"),
     vjp=[
         no_slope("scipy.special.hyp0f1", "v"),
-        lambda ct, y, v, x: ct * (hyp0f1(v + 1, x) / v),
+        lambda ct, y, v, x: ct * (hyp0f1(offset(v, 1), x) / v),
     ],
     samples=[call(arg(3, lo=1, hi=4, dtype="int64"), arg("n", 3)).without("jax")],
 )
@@ -236,7 +236,9 @@ def hyp0f1(v, x):
         no_slope("scipy.special.hyp2f1", "a"),
         no_slope("scipy.special.hyp2f1", "b"),
         no_slope("scipy.special.hyp2f1", "c"),
-        lambda ct, y, a, b, c, x: ct * (a * b / c * hyp2f1(a + 1, b + 1, c + 1, x)),
+        lambda ct, y, a, b, c, x: (
+            ct * (a * b / c * hyp2f1(offset(a, 1), offset(b, 1), offset(c, 1), x))
+        ),
     ],
     samples=[
         call(
@@ -266,7 +268,7 @@ def hyp2f1(a, b, c, x):
 )
 def lambertw(x, *, k=0):
     """Branch `k` of the solution w of w exp(w) = x, a complex number."""
-    return special.lambertw(x, k)
+    return special.lambertw(x, k=k)
 
 
 @accept("scipy.special:lambertw")

@@ -260,6 +260,23 @@ def constant_of(x: Any) -> Any:
     return value
 
 
+def offset(x: Any, by: float) -> Any:
+    """`x + by`; a number where `x` is a known number."""
+    known = constant_of(x)
+    if known is not None:
+        return known + by
+    return x + by if by > 0 else x - -by
+
+
+def less(x: Any, *terms: Any) -> Any:
+    """`x` less all terms, the numbers among them added up first."""
+    known = [constant_of(term) for term in terms]
+    for term, number in zip(terms, known, strict=True):
+        x = x - term if number is None else x
+    total = float(sum([number for number in known if number is not None]))
+    return x + -total if total < 0.0 else x - total if total else x
+
+
 # ------------------------------------------------------- what users' calls are given
 def is_traced(x: Any) -> bool:
     """Whether an op called with `x` is recorded or run by a layer above."""

@@ -467,6 +467,8 @@ def ndtri(x):
 # --------------------------------------------------------------------------- entropies
 def _ratio(x, y):
     """x / y, and 0 where both are 0."""
+    if constant_of(x):
+        return x / y
     return x / where((x == 0.0) & (y == 0.0), 1.0, y)
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.ops.cast import python_float
+from tracegrad.ops.cast import python_float, to_float
 from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
+from tracegrad.trace.distributions import Distribution, Frozen, stand_in_of
 from tracegrad.trace.numpy_api import (
     accepted,
     call_function,
@@ -140,7 +141,10 @@ class Module:
 
 def original_of(x: Any) -> Any:
     """What a stand-in stands for; anything else as it is."""
-    if type(x) is Function or type(x) is Module:
+    kind = type(x)
+    if kind is Function or kind is Module or kind is Distribution:
+        return x._original
+    if kind is Frozen and x._original is not None:
         return x._original
     return x
 
@@ -161,6 +165,8 @@ def stand_in(x: Any) -> Any:
             made = Module(x)
     elif isinstance(x, _FUNCTION_TYPES) and _of_library(x):
         made = Function(x)
+    else:
+        made = stand_in_of(x)
     if made is None:
         return x
     _STAND_INS[id(x)] = (x, made)  # keeps `x`, so that its id stays its own
@@ -222,6 +228,15 @@ def sized(x: Any) -> Any:
     return len(x)
 
 
+def floated(*args: Any) -> Any:
+    """Stands in for `float`: the number of a traced array is traced."""
+    if len(args) == 1 and isinstance(args[0], Handle) and ACTIVE.session is not None:
+        x = args[0]
+        if x.value.type.kind != "c" and not ACTIVE.session.is_concrete(x.value):
+            return enter(ACTIVE.session, to_float, (x,), name="float()")
+    return float(*args)
+
+
 # -------------------------------------------------------------------- swap and restore
 class _Swapped:
     """One module's globals with stand-ins in them, and how many traces want that."""
@@ -232,7 +247,7 @@ class _Swapped:
         self.space = space
         self.count = 0
         self.replaced: list[tuple[str, Any, Any]] = []
-        self.added = False
+        self.added: dict[str, Any] = {}
 
 
 _SWAPPED: dict[int, _Swapped] = {}
@@ -259,12 +274,14 @@ class swapping:
 
     Args:
         spaces: the modules' globals.
-        sizes: whether `len` is swapped too, because sizes may be symbolic.
+        builtins: stand-ins for builtins by name, which become globals of the modules.
     """
 
-    def __init__(self, spaces: Iterable[dict[str, Any]], sizes: bool) -> None:
+    def __init__(
+        self, spaces: Iterable[dict[str, Any]], builtins: dict[str, Any]
+    ) -> None:
         self.spaces = list(spaces)
-        self.sizes = sizes
+        self.builtins = builtins
         self.done: list[_Swapped] = []
 
     def __enter__(self) -> None:
@@ -285,9 +302,10 @@ class swapping:
                 if made is not value:
                     entry.replaced.append((name, value, made))
                     space[name] = made
-        if self.sizes and "len" not in space:
-            space["len"] = sized
-            entry.added = True
+        for name, made in self.builtins.items():
+            if name not in space:
+                space[name] = made
+                entry.added[name] = made
         entry.count += 1
         self.done.append(entry)
 
@@ -302,6 +320,7 @@ class swapping:
                     # The user may have bound the name anew meanwhile.
                     if entry.space.get(name) is made:
                         entry.space[name] = value
-                if entry.added and entry.space.get("len") is sized:
-                    del entry.space["len"]
+                for name, made in entry.added.items():
+                    if entry.space.get(name) is made:
+                        del entry.space[name]
             self.done.clear()

@@ -22,6 +22,7 @@ from tracegrad.errors import (
     UnsupportedError,
 )
 from tracegrad.ops.define import ACCEPT, METHODS, UPDATES
+from tracegrad.ops.fold import method_of
 from tracegrad.ops.infer import broadcast_shapes, shape_text
 from tracegrad.ops.record import Ref, as_operand, type_of
 from tracegrad.trace.boundary import enter, holds_handles, lift, lower, name_result
@@ -82,9 +83,8 @@ def _scipy_table() -> dict[int, Callable[..., Any]]:
         table = {}
         for key in keys:
             module, _, name = key.partition(":")
-            function: Any = sys.modules.get(module)
-            for part in name.split("."):
-                function = getattr(function, part, None)
+            # A method of a distribution is made anew each time it is read.
+            function = getattr(sys.modules.get(module), name, None)
             if function is not None:
                 table[id(function)] = ACCEPT[key]
         _SCIPY.update(size=state, table=table)
@@ -350,11 +350,13 @@ def _ufunc_method(
 ) -> Any:
     key = (ufunc, method)
     name = f"{short(ufunc)}.{method}"
-    if key in UPDATES:
-        return update(session, UPDATES[key], inputs, kwargs, name)
     if method == "outer":
         return _outer(session, ufunc, inputs, kwargs)
-    accept = ACCEPT.get(key)
+    if method == "at":
+        change = UPDATES.get(key) or method_of(ufunc, method)
+        if change is not None:
+            return update(session, change, inputs, kwargs, name)
+    accept = ACCEPT.get(key) or method_of(ufunc, method)
     if accept is None:
         plain = [constant_data(session, x, getattr(ufunc, method)) for x in inputs]
         return lift(getattr(ufunc, method)(*plain, **kwargs), session, [], ())
