@@ -20,6 +20,7 @@ from tracegrad.ops import (  # noqa: F401
     elementwise,
     extreme,
     gammas,
+    fold,
     index,
     integrals,
     interpolate,

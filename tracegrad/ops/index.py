@@ -258,7 +258,7 @@ def names_once(x: Any, arrays: tuple) -> bool:
         return True
     whole = broadcast_shapes(*[shape_of(a) for a in ints])
     for a in ints:
-        known = _known(a)
+        known = known_array(a)
         if known is None or known.shape != whole or not known.size:
             continue
         # A negative index may name the same element as a positive one.
@@ -268,7 +268,8 @@ def names_once(x: Any, arrays: tuple) -> bool:
     return False
 
 
-def _known(a: Any) -> np.ndarray | None:
+def known_array(a: Any) -> np.ndarray | None:
+    """The data of a constant array, or None."""
     value = a.value if isinstance(a, Ref) else a
     if isinstance(value, Const):
         value = value.value
