@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.cotangent import Accumulator
+from tracegrad.autodiff.regions import pull_regions
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Node, Value
 from tracegrad.ops.define import Op
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.select import where
-
-
-def active_values(nodes: Sequence[Node], wrt: Sequence[Value]) -> set[Value]:
-    """The values that depend on `wrt` through differentiable types."""
-    active = {v for v in wrt if v.type.differentiable}
-    for node in nodes:
-        if any(v in active for v in node.inputs):
-            active.update(v for v in node.outputs if v.type.differentiable)
-    return active
 
 
 def pull_back(
@@ -138,6 +132,25 @@ def _pull_node(
     masks: _Masks,
 ) -> None:
     """Apply the rule of one node and hand its cotangents to the inputs."""
+    masked: list[Node] = []
+    if node.regions:
+        parts = pull_regions(builder, node, cts, active, pull_back)
+    else:
+        if node.outputs[0] in masks.exposed and len(cts) == 1:
+            masked, cts = masks.take_off(cts)
+        parts = _by_rule(builder, node, cts, active)
+    for v, part in zip(node.inputs, parts, strict=True):
+        if part is not None and v in active:
+            acc = accumulators.get(v)
+            if acc is None:
+                acc = accumulators[v] = Accumulator(v)
+            acc.add(masks.put_on(masked, part))
+
+
+def _by_rule(
+    builder: Builder, node: Node, cts: list[Ref | None], active: set[Value]
+) -> list[Any]:
+    """What the rule of the op gives for each input."""
     op = node.op
     if not op.differentiable:
         raise UnsupportedError(
@@ -146,25 +159,15 @@ def _pull_node(
             at=node.at[-1] if node.at else None,
             fix="use another function, or keep it away from what is differentiated",
         )
-    masked: list[Node] = []
-    if node.outputs[0] in masks.exposed and len(cts) == 1:
-        masked, cts = masks.take_off(cts)
     inputs = [builder.wrap(v) for v in node.inputs]
     many = len(node.outputs) > 1
     outs = tuple([builder.wrap(v) for v in node.outputs])
     ct, out = (tuple(cts), outs) if many else (cts[0], outs[0])
     if op.rules is not None:
-        parts = [
+        return [
             rule(ct, out, *inputs, **node.attrs) if rule and v in active else None
             for rule, v in zip(op.rules, node.inputs, strict=True)
         ]
-    else:
-        assert op.rule is not None
-        made = op.rule(ct, out, *inputs, **node.attrs)
-        parts = [made] if len(inputs) == 1 and type(made) is not tuple else list(made)
-    for v, part in zip(node.inputs, parts, strict=True):
-        if part is not None and v in active:
-            acc = accumulators.get(v)
-            if acc is None:
-                acc = accumulators[v] = Accumulator(v)
-            acc.add(masks.put_on(masked, part))
+    assert op.rule is not None
+    made = op.rule(ct, out, *inputs, **node.attrs)
+    return [made] if len(inputs) == 1 and type(made) is not tuple else list(made)

@@ -113,15 +113,16 @@ def refuse_write(handle: Handle) -> None:
     """Raise unless the handle's memory may be written.
 
     Raises:
-        MutationError: if it is the memory of an argument.
+        MutationError: if it is the memory of an argument, or was made outside of the
+            body of control flow that runs now.
     """
-    if handle.buffer.origin is ARGUMENT:
     if handle.buffer.depth < DEPTH.bodies:
         raise MutationError(
             f"an array of shape {handle.shape} that was made outside of the body of "
             "tg.cond or a loop would be changed in it",
             fix="carry the array through the loop, and return it from the body",
         )
+    if handle.buffer.origin is ARGUMENT:
         raise MutationError(
             f"an argument of shape {handle.shape} would be changed in place, "
             "and the caller's array with it",
