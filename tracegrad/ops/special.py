@@ -111,7 +111,7 @@ def _floating(function, x):
 
 
 def _slope_of_logsumexp(ct, y, x, *, axis, keepdims):
-    if axis is not None and not keepdims:
+    if axis is not None and not keepdims and ndim_of(y):
         axes = axis if isinstance(axis, tuple) else (axis,)
         ct, y = expand_dims(ct, axis=axes), expand_dims(y, axis=axes)
     return ct * share(x, y)
