@@ -149,13 +149,13 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else write_out(out, result, "pow")
 
 
-Tensor.__pow__ = pow  # type: ignore[attr-defined]
-Tensor.__rpow__ = lambda self, other: pow(other, self)  # type: ignore[attr-defined]
-Tensor.__rsub__ = rsub  # type: ignore[attr-defined]
-Tensor.__rtruediv__ = _rtruediv  # type: ignore[attr-defined]
-Tensor.__rfloordiv__ = _rfloordiv  # type: ignore[attr-defined]
-Tensor.__rmod__ = _rmod  # type: ignore[attr-defined]
-Tensor.__pos__ = lambda self: self  # type: ignore[attr-defined]
+Tensor.__pow__ = pow
+Tensor.__rpow__ = lambda self, other: pow(other, self)
+Tensor.__rsub__ = rsub
+Tensor.__rtruediv__ = _rtruediv
+Tensor.__rfloordiv__ = _rfloordiv
+Tensor.__rmod__ = _rmod
+Tensor.__pos__ = lambda self: self
 
 
 def _with_alpha(op: Any, function: Any, name: str) -> Any:
@@ -226,8 +226,8 @@ def _not_equal(self: Tensor, other: Any) -> Any:
     return entry_of(elementwise.not_equal).eager(self, other)
 
 
-Tensor.__eq__ = _equal  # type: ignore[method-assign,assignment]
-Tensor.__ne__ = _not_equal  # type: ignore[method-assign,assignment]
+Tensor.__eq__ = _equal
+Tensor.__ne__ = _not_equal
 
 
 # -------------------------------------------------------------- functions of one array

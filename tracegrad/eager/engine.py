@@ -294,8 +294,10 @@ def _saved_text(entry: Entry) -> str:
     return f"({whole} if {condition} else None)" if condition else whole
 
 
-def _keeps_dtype(ufunc: np.ufunc) -> bool:
+def _keeps_dtype(entry: Entry) -> bool:
     """Whether floating and complex operands of one dtype give that dtype."""
+    ufunc = entry.elementwise
+    assert ufunc is not None
     for d in map(np.dtype, "efdFD"):
         try:
             made = ufunc_dtypes(ufunc, (d,) * ufunc.nin)
@@ -389,7 +391,7 @@ def _differs_for_complex(entry: Entry) -> bool:
 
 def _meta_text(entry: Entry, unary_ufunc: bool) -> str:
     whole = ", ".join(f"d{k}.shape, d{k}.dtype" for k in range(len(entry.op.params)))
-    if unary_ufunc and _keeps_dtype(entry.elementwise):
+    if unary_ufunc and _keeps_dtype(entry):
         return "None"
     return f"({whole})"
 
@@ -467,7 +469,7 @@ def _binary(entry: Entry, order: str) -> Callable:
         f"    n{x} = self._node",
     ]
     meta = "m"
-    if flowing and not _keeps_dtype(entry.elementwise):
+    if flowing and not _keeps_dtype(entry):
         meta = "(d0.shape, d0.dtype, d1.shape, d1.dtype)"
     _finish_text(entry, lines, flowing, "None", meta)
     return _compile(f"eager_{op.name}", lines, names)

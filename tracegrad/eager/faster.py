@@ -19,16 +19,18 @@ from tracegrad.ops.define import Op
 f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
 # Below this many elements a filled array is made sooner than a view without strides.
 SMALL = 4096
+# Of any signature: NumPy's stubs take `keepdims` by name only, which takes longer.
+_add_up: Callable[..., Any] = np.add.reduce
 
 
 def _sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.add.reduce(x, axis, None, None, keepdims)
+    return _add_up(x, axis, None, None, keepdims)
 
 
 def _mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     if (x.dtype != f4 and x.dtype != f8) or not x.size:
         return np.mean(x, axis=axis, keepdims=keepdims)
-    total = np.add.reduce(x, axis, None, None, keepdims)
+    total = _add_up(x, axis, None, None, keepdims)
     return total / total.dtype.type(_count_along(x, axis))
 
 

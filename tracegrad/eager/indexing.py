@@ -234,8 +234,8 @@ def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
     return value
 
 
-Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
-Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+Tensor.__getitem__ = getitem
+Tensor.__setitem__ = setitem
 
 
 # ---------------------------------------------------------------- as Python sees it
@@ -278,12 +278,12 @@ def _format(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
-Tensor.__len__ = _length  # type: ignore[attr-defined]
-Tensor.__iter__ = _iterate  # type: ignore[attr-defined]
-Tensor.__contains__ = _contains  # type: ignore[attr-defined]
-Tensor.__bool__ = _truth  # type: ignore[attr-defined]
-Tensor.__index__ = _as_index  # type: ignore[attr-defined]
-Tensor.__float__ = lambda self: float(self.item())  # type: ignore[attr-defined]
-Tensor.__int__ = lambda self: int(self.item())  # type: ignore[attr-defined]
-Tensor.__complex__ = lambda self: complex(self.item())  # type: ignore[attr-defined]
-Tensor.__format__ = _format  # type: ignore[method-assign,assignment]
+Tensor.__len__ = _length
+Tensor.__iter__ = _iterate
+Tensor.__contains__ = _contains
+Tensor.__bool__ = _truth
+Tensor.__index__ = _as_index
+Tensor.__float__ = lambda self: float(self.item())
+Tensor.__int__ = lambda self: int(self.item())
+Tensor.__complex__ = lambda self: complex(self.item())
+Tensor.__format__ = _format

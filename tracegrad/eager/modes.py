@@ -76,11 +76,9 @@ class _Mode:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # `@no_grad` without brackets.
-        made = super().__new__(cls)
         if len(args) == 1 and not kwargs and inspect.isfunction(args[0]):
-            made.__init__()
-            return made(args[0])
-        return made
+            return cls()(args[0])
+        return super().__new__(cls)
 
     def __init__(self) -> None:
         self._before: list[tuple] = []

@@ -238,7 +238,7 @@ def _misfit(a: np.ndarray, b: np.ndarray) -> None:
     )
 
 
-Tensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
+Tensor.__rmatmul__ = lambda self, other: matmul(other, self)
 
 
 @torch_function("mm", methods=True)

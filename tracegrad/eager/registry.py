@@ -18,7 +18,7 @@ Arguments that many functions share are put in order by `axis_of`, `axes_of` and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from tracegrad.ops.define import Op
 
 # torch.<name> -> function; `tracegrad.eager` shows them all.
 FUNCTIONS: dict[str, Callable] = {}
+_NO_SCALARS: dict[Any, np.ndarray] = {}
 # Modules that show functions by name, and so are told when a faster one is there.
 SHOWN_IN: list[dict[str, Any]] = []
 
@@ -128,7 +129,7 @@ def op_function(
     return entry
 
 
-def own_rules(op: Op, rules: list[Callable | None]) -> None:
+def own_rules(op: Op, rules: Sequence[Callable | None]) -> None:
     """Give an op other derivative rules in eager mode, one for each input."""
     entry_of(op).rules = tuple(rules)
 
@@ -147,7 +148,7 @@ def in_place_op(entry: Entry, name: str) -> Callable:
             operand = (
                 other._data
                 if isinstance(other, Tensor)
-                else SCALARS.get(data.dtype, SCALARS).get(other)
+                else SCALARS.get(data.dtype, _NO_SCALARS).get(other)
                 if type(other) is float or type(other) is int
                 else None
             )

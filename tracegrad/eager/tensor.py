@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -57,6 +58,9 @@ class device:
     """Where a tensor lives: always the CPU's memory."""
 
     __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         if isinstance(type, device):
@@ -107,6 +111,10 @@ class _Type(ArrayType):
         return f"torch.{TENSOR_TYPES[from_numpy_dtype(self.dtype)]}"
 
 
+_Unary: TypeAlias = "Callable[[Tensor], Tensor]"
+_Binary: TypeAlias = "Callable[[Tensor, Any], Tensor]"
+
+
 class Tensor:
     """An array with a history.
 
@@ -140,6 +148,57 @@ class Tensor:
 
     # Operators of arrays on the left give way to ours.
     __array_priority__ = 1000
+
+    # What the modules that calculate attach, for type checkers.
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    __add__: ClassVar[_Binary]
+    __radd__: ClassVar[_Binary]
+    __sub__: ClassVar[_Binary]
+    __rsub__: ClassVar[_Binary]
+    __mul__: ClassVar[_Binary]
+    __rmul__: ClassVar[_Binary]
+    __truediv__: ClassVar[_Binary]
+    __rtruediv__: ClassVar[_Binary]
+    __floordiv__: ClassVar[_Binary]
+    __rfloordiv__: ClassVar[_Binary]
+    __mod__: ClassVar[_Binary]
+    __rmod__: ClassVar[_Binary]
+    __pow__: ClassVar[_Binary]
+    __rpow__: ClassVar[_Binary]
+    __matmul__: ClassVar[_Binary]
+    __rmatmul__: ClassVar[_Binary]
+    __and__: ClassVar[_Binary]
+    __rand__: ClassVar[_Binary]
+    __or__: ClassVar[_Binary]
+    __ror__: ClassVar[_Binary]
+    __xor__: ClassVar[_Binary]
+    __rxor__: ClassVar[_Binary]
+    __lshift__: ClassVar[_Binary]
+    __rshift__: ClassVar[_Binary]
+    __lt__: ClassVar[_Binary]
+    __le__: ClassVar[_Binary]
+    __gt__: ClassVar[_Binary]
+    __ge__: ClassVar[_Binary]
+    __eq__: ClassVar[_Binary]  # type: ignore[assignment]
+    __ne__: ClassVar[_Binary]  # type: ignore[assignment]
+    __neg__: ClassVar[_Unary]
+    __pos__: ClassVar[_Unary]
+    __abs__: ClassVar[_Unary]
+    __invert__: ClassVar[_Unary]
+    __getitem__: ClassVar[_Binary]
+    __setitem__: ClassVar[Callable[[Tensor, Any, Any], None]]
+    __len__: ClassVar[Callable[[Tensor], int]]
+    __iter__: ClassVar[Callable[[Tensor], Iterator[Tensor]]]
+    __contains__: ClassVar[Callable[[Tensor, Any], bool]]
+    __bool__: ClassVar[Callable[[Tensor], bool]]
+    __index__: ClassVar[Callable[[Tensor], int]]
+    __int__: ClassVar[Callable[[Tensor], int]]
+    __float__: ClassVar[Callable[[Tensor], float]]
+    __complex__: ClassVar[Callable[[Tensor], complex]]
+    __format__: ClassVar[Callable[[Tensor, str], str]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Tensor:
@@ -400,7 +459,7 @@ def wrap(data: np.ndarray, node: Node | None = None) -> Tensor:
     return made
 
 
-def _rebuild(cls: type, data: np.ndarray, requires_grad: bool) -> Tensor:
+def _rebuild(cls: type[Tensor], data: np.ndarray, requires_grad: bool) -> Tensor:
     """A leaf with this data, for copies."""
     made = new(cls)
     made._data = data
@@ -412,11 +471,11 @@ def detached_memory(data: np.ndarray) -> np.ndarray:
 
     Views of it have it as their base, not the array it was made of.
     """
-    return np.asarray(memoryview(data)) if data.ndim else _detached_scalar(data)
+    return np.asarray(data.data) if data.ndim else _detached_scalar(data)
 
 
 def _detached_scalar(data: np.ndarray) -> np.ndarray:
-    return np.ndarray((), data.dtype, memoryview(data))
+    return np.ndarray((), data.dtype, data.data)
 
 
 # --------------------------------------------------------------------------- leaves
