@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tracegrad.errors import UntracedBranch
+from tracegrad.errors import ConversionError, UntracedBranch
 from tracegrad.ir.graph import Graph
 from tracegrad.ops.evaluate import evaluate
 from tracegrad.trace import demand
@@ -99,3 +99,36 @@ def test_values_are_computed_once(traced, monkeypatch) -> None:
 
     run = traced(f, X)
     assert len(ran) == len(set(map(id, ran))) <= len(run.nodes)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: float(x[0]) * x,
+        lambda x: x[0].item() * x,
+        lambda x: x.item(1) * x,
+        lambda x: x.reshape(3, 1).item(1, 0) * x,
+        lambda x: float(x[:1].sum()) * np.float32(2.0),
+        lambda x: x.tolist(),
+        lambda x: np.outer(x, x).tolist(),
+        lambda x: x[np.argmax(x)].item(),
+    ],
+)
+def test_numbers_stay_traced(check, function) -> None:
+    run = check(function, X)
+    assert guards(run) == []
+    again = run.value(2.0 * X)
+    np.testing.assert_allclose(again, function(2.0 * X))
+
+
+def test_integers_of_arrays_are_guarded(check) -> None:
+    assert guards(check(lambda x: np.argmax(x).item() * x, X)) == [2]
+
+
+def test_float_is_not_swapped_where_it_is_a_type(traced) -> None:
+    def f(x):
+        assert type(0.5) is float
+        return float(x[0])
+
+    with pytest.raises(ConversionError, match="a Python float"):
+        traced(f, X)

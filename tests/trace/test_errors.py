@@ -57,11 +57,8 @@ def test_branch_on_a_python_float(traced) -> None:
 @pytest.mark.parametrize(
     ("function", "wanted"),
     [
-        (lambda x: float(x[0]), "a Python float"),
         (lambda x: np.float64(x[0]), "a plain array"),
         (lambda x: complex(x[0]), "a Python complex"),
-        (lambda x: x[0].item(), "a Python number"),
-        (lambda x: x.tolist(), "a list"),
         (lambda x: C[x.astype(int)], "a plain array"),
         (lambda x: C.__setitem__(0, x[0]), "a Python float"),
         (lambda x: C.__setitem__(slice(None), x), "a plain array"),

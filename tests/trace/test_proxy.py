@@ -9,6 +9,8 @@ import pytest
 from scipy import special
 from scipy.special import erf, logsumexp
 
+from tracegrad.trace.demand import TraceWarning
+
 X = np.linspace(0.1, 1.7, 12).reshape(3, 4)
 V = np.array([0.3, -1.2, 2.5, 0.7])
 M = V[:3]
@@ -119,12 +121,15 @@ def test_dtype_keyword(check) -> None:
 
 
 def test_formatting(traced) -> None:
-    """A traced value in an f-string shows its type."""
+    """A traced value in an f-string shows its value in the call, with a warning."""
     seen = []
 
     def f(v):
         seen.append(f"{v}|{v[0]:.3f}")
         return v
 
-    traced(f, V)
-    assert seen == ["<traced f8[4]>|<traced f8[]>"]
+    with pytest.warns(TraceWarning, match=r"test_proxy.py:\d+: seen.append"):
+        traced(f, V)
+    traced(f, V, spec=True)
+    assert seen[0] == f"{V}|{V[0]:.3f}"
+    assert seen[1] == "<traced f8[4]>|<traced f8[]>"

@@ -6,9 +6,9 @@ import numpy as np
 
 from tracegrad.errors import DTypeError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import op
+from tracegrad.ops.define import METHODS, op
 from tracegrad.ops.infer import like_first, refuse
-from tracegrad.ops.record import as_array, dtype_of
+from tracegrad.ops.record import as_array, dtype_of, type_of
 from tracegrad.ops.sample import arg
 
 
@@ -79,6 +79,7 @@ def _from_python_float(ct, y, x):
     infer=lambda t: ArrayType((), np.dtype(np.float64), weak=True),
     vjp=[_from_python_float],
     linear=True,
+    noun="number",
     spelling="float",
     samples=[arg().with_()],
 )
@@ -90,6 +91,19 @@ def python_float(x):
 @python_float.body("jax")
 def _(x):
     return x
+
+
+def to_float(x):
+    """`float(x)` of an array of one element, or `x.item()` of a complex one.
+
+    Raises:
+        TypeError: as NumPy does, for more than one element.
+    """
+    t = type_of(x)
+    if any(n != 1 for n in t.shape):
+        raise TypeError("only 0-dimensional arrays can be converted to scalars")
+    flat = METHODS["reshape"](x, ()) if t.shape else x
+    return flat if t.weak or t.kind == "c" else python_float(flat)
 
 
 @op(

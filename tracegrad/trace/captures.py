@@ -79,6 +79,15 @@ def globals_of(code: CodeType) -> tuple[str, ...]:
     return found[1]
 
 
+def _only_called(code: CodeType, name: str) -> bool:
+    """Whether each read of a global is the start of a call: `float(x)`."""
+    return all(
+        i.arg is not None and i.arg & 1
+        for i in dis.get_instructions(code)
+        if i.opname == "LOAD_GLOBAL" and i.argval == name
+    )
+
+
 class Captures:
     """The reads of a function and of all the user's functions that it can reach.
 
@@ -112,6 +121,14 @@ class Captures:
     def has_code(self, code: CodeType) -> bool:
         """Whether a code object was scanned."""
         return id(code) in self._codes
+
+    def only_called(self, name: str) -> bool:
+        """Whether a builtin is named in reachable code, and nothing but called there.
+
+        A stand-in would not do in `type(x) is float` or `dtype=float`.
+        """
+        codes = [c for c, _ in self._codes.values() if name in globals_of(c)]
+        return bool(codes) and all(_only_called(code, name) for code in codes)
 
     def find_array(self, x: np.ndarray) -> tuple[str, np.ndarray] | None:
         """The name of an array in reach; also one under a name that no code spells.

@@ -17,6 +17,7 @@ from tracegrad.errors import ControlFlowError, ConversionError, UnsupportedError
 from tracegrad.ir.graph import Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.types import Dim
+from tracegrad.ops.cast import to_float
 from tracegrad.ops.define import HANDLERS, METHODS, OPERATORS, PROPERTIES, UPDATES, Op
 from tracegrad.ops.index import getitem, read, subscript
 from tracegrad.ops.infer import broadcast_shapes, result_dtype
@@ -223,13 +224,11 @@ class Proxy(Handle):
         return f"<traced {name}{t!r}>"
 
     def __str__(self) -> str:
-        return repr(self)
+        return str(_shown(self))
 
     def __format__(self, spec: str) -> str:
-        session = session_of(self)
-        if spec and session.is_concrete(current(self)):
-            return format(_data(self), spec)
-        return repr(self)
+        shown = _shown(self)
+        return shown if type(shown) is str else format(shown, spec)
 
     def __hash__(self) -> int:
         if self.value.type.shape or not isinstance(_peek(self), np.generic | float):
@@ -337,12 +336,25 @@ class Proxy(Handle):
         return _Method(self, "round")(digits)
 
     def item(self, *at: Any) -> Any:
-        """The element as a Python number, if it is known."""
-        return np.asarray(_data(self, "a Python number")).item(*at)
+        """The element as a Python number; a float or complex one stays traced."""
+        session = session_of(self)
+        if session.is_concrete(current(self)):
+            return np.asarray(_data(self)).item(*at)
+        if at:
+            return (self[at] if len(at) > 1 else self.ravel()[at[0]]).item()
+        kind = self.value.type.kind
+        if kind in "iub":
+            number = bool if kind == "b" else int
+            return session.decided(self.value, number, _conversion(self, "an int"))
+        return enter(session, to_float, (self,), name="x.item()")
 
     def tolist(self) -> Any:
-        """The elements as nested lists, if they are known."""
-        return np.asarray(_data(self, "a list")).tolist()
+        """The elements as nested lists, of the numbers that `item` gives."""
+        if session_of(self).is_concrete(current(self)):
+            return np.asarray(_data(self)).tolist()
+        if not self.value.type.shape:
+            return self.item()
+        return [row.tolist() for row in self]
 
     def __copy__(self) -> Any:
         return _Method(self, "copy")()
@@ -352,6 +364,17 @@ class Proxy(Handle):
 
     def __reduce__(self) -> Any:
         raise _conversion(self, "a pickle")
+
+
+def _shown(x: Proxy) -> Any:
+    """What to print of a proxy: its value in the call, if there is one."""
+    session: Session = x.builder.session  # type: ignore[attr-defined]
+    if ACTIVE.session is not session:
+        return repr(x)
+    value = current(x)
+    if session.is_concrete(value):
+        return _data(x)
+    return repr(x) if session.values is None else session.demand.shown(value)
 
 
 class _Method:

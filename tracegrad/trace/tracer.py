@@ -30,7 +30,14 @@ from tracegrad.trace.guards import (
     changed_reads,
     content_guard,
 )
-from tracegrad.trace.interpose import is_swapped, original_of, swappable, swapping
+from tracegrad.trace.interpose import (
+    floated,
+    is_swapped,
+    original_of,
+    sized,
+    swappable,
+    swapping,
+)
 from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
     ACTIVE,
@@ -181,10 +188,17 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    symbolic = any(isinstance(s, Dim) for v in params for s in v.type.shape)
-    with swapping(spaces, symbolic), _Running(session):
+    builtins: dict[str, Any] = {}
+    if any(isinstance(s, Dim) for v in params for s in v.type.shape):
+        builtins["len"] = sized
+    if captures.only_called("float"):
+        builtins["float"] = floated
+    with swapping(spaces, builtins), _Running(session):
         try:
             out = function(*given, **named)
+        except (Restart, _NewModule):
+            watch.check()  # another try would find the change made already
+            raise
         except (TypeError, ValueError) as error:
             # C code of NumPy puts an error of its own on top of ours.
             if isinstance(error.__cause__, ConversionError):
