@@ -10,6 +10,7 @@ type to the function that takes the call over; those layers fill it.
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -35,6 +36,19 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {}
 OPERATORS: dict[str, Op] = {}
 
 
+class Batch(enum.Enum):
+    """How an op runs over a batch, a new leading axis of some of its inputs."""
+
+    #: Element by element: inputs are aligned, and it runs as it is.
+    MAP = enum.auto()
+    #: `axis` moves by one; None, which stands for all axes, becomes all but the first.
+    REDUCE = enum.auto()
+    #: `axis` moves by one; None, which flattens, flattens each example.
+    LANE = enum.auto()
+    #: Works on trailing axes, whatever axes lead.
+    MATRIX = enum.auto()
+
+
 class Op:
     """One operation: body, type inference, derivative rule, spellings, samples.
 
@@ -49,6 +63,7 @@ class Op:
         rules: per input, a rule `(ct, out, *inputs, **attrs) -> ct or None`.
         rule: or one rule for all inputs, returning one cotangent (for one input) or a
             tuple.
+        batch_rule: how it runs over a batch; a `Batch`, or a rule, see `batch`.
         tangent: a rule of forward mode, where one is shorter than the transposed `vjp`.
         aliases: "view" if the output shares memory with the first input, "maybe" if it
             may (reshape), None if it is always fresh; or a function of the attributes
@@ -77,6 +92,7 @@ class Op:
 
     __slots__ = (
         "aliases",
+        "batch_rule",
         "bodies",
         "cheap",
         "defaults",
@@ -117,6 +133,7 @@ class Op:
         self.rules: tuple[Rule | None, ...] | None = None
         self.rule: Rule | None = None
         self.tangent: Rule | None = None
+        self.batch_rule: Batch | Rule | None = None
         self.aliases: str | Callable[..., str | None] | None = None
         self.type_only: tuple[int, ...] = ()
         self.helper = False
@@ -182,6 +199,15 @@ class Op:
         self.tangent = rule
         return rule
 
+    def batch(self, rule: Rule) -> Rule:
+        """Decorator: how the op runs over a batch, `(b, *inputs, **attrs)`.
+
+        Inputs with `b.has(position)` have a further leading axis, as the result must
+        have; `b` has the size of it and helps to add it.
+        """
+        self.batch_rule = rule
+        return rule
+
     def body(self, backend: str) -> Callable[[Callable], Callable]:
         """Decorator: the body for a backend whose library differs from NumPy."""
 
@@ -228,6 +254,7 @@ def op(
     cheap: bool = False,
     finite: bool = False,
     linear: bool | tuple[str, ...] = False,
+    batch: Batch | None = None,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Make an op of the decorated function.
 
@@ -246,6 +273,7 @@ def op(
         cheap: see `Op.cheap`.
         finite: see `Op.finite`.
         linear: see `Op.linear`.
+        batch: see `Op.batch_rule`.
     """
 
     def make(body: Callable[..., Any]) -> Op:
@@ -262,6 +290,7 @@ def op(
         made.cheap = cheap
         made.finite = finite
         made.linear = linear
+        made.batch_rule = batch
         made.spelling = spelling or made.spelling
         OPS[made.name] = made
         if operator is not None:
