@@ -6,7 +6,7 @@ import numpy as np
 
 from tracegrad.errors import DTypeError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import METHODS, op
+from tracegrad.ops.define import METHODS, Batch, op
 from tracegrad.ops.infer import like_first, refuse
 from tracegrad.ops.record import as_array, dtype_of, type_of
 from tracegrad.ops.sample import arg
@@ -27,6 +27,7 @@ def _infer_astype(t, *, dtype):
     # The engine casts a cotangent back to the dtype of its primal.
     vjp=[lambda ct, y, x, *, dtype: ct],
     linear=True,
+    batch=Batch.MAP,
     samples=[
         arg(3).with_(dtype=np.dtype("float32")).rough(),
         arg("n", 2).with_(dtype=np.dtype("float64")),
@@ -111,6 +112,7 @@ def to_float(x):
     vjp=[lambda ct, y, x: ct],
     aliases="view",
     linear=True,
+    batch=Batch.MAP,
     samples=[arg(3).with_(), arg("n", 2).with_()],
 )
 def alias(x):
@@ -122,6 +124,7 @@ def alias(x):
     infer=like_first,
     vjp=[lambda ct, y, x: None],
     aliases="view",
+    batch=Batch.MAP,
     samples=[arg(3).with_().rough(), arg("n", 2).with_().rough()],
 )
 def stop_gradient(x):

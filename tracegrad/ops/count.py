@@ -11,7 +11,7 @@ import numpy as xp
 from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.index import ARRAY
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.extreme import max as reduce_max
 from tracegrad.ops.extreme import min as reduce_min
 from tracegrad.ops.index import getitem
@@ -229,13 +229,13 @@ _POSITIONS = [
 ]
 
 
-@op(infer=_infer_position, vjp=[None], samples=_POSITIONS)
+@op(infer=_infer_position, vjp=[None], batch=Batch.LANE, samples=_POSITIONS)
 def nanargmax(x, *, axis=None, keepdims=False):
     """Position of the first largest element that is not nan."""
     return xp.nanargmax(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_infer_position, vjp=[None], samples=_POSITIONS)
+@op(infer=_infer_position, vjp=[None], batch=Batch.LANE, samples=_POSITIONS)
 def nanargmin(x, *, axis=None, keepdims=False):
     """Position of the first smallest element that is not nan."""
     return xp.nanargmin(x, axis=axis, keepdims=keepdims)
@@ -263,6 +263,7 @@ def _infer_isclose(a: ArrayType, b: ArrayType, **tolerances):
 @op(
     infer=_infer_isclose,
     vjp=[None, None],
+    batch=Batch.MAP,
     samples=[
         call(arg("n", 3), arg(3)).rough(),
         call(data((1.0, np.nan)), data((1.0, np.nan)), equal_nan=True).rough(),

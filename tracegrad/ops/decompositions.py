@@ -18,7 +18,7 @@ from tracegrad.errors import ArgumentError
 from tracegrad.ir.dims import compare, min_
 from tracegrad.ir.index import Slice
 from tracegrad.ir.types import ArrayType, Size
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, Batch, accept, op
 from tracegrad.ops.diagonal import diagonal, tril, triu
 from tracegrad.ops.eigen import eigh, eigvalsh_call, inverse_gaps
 from tracegrad.ops.index import FULL, getitem
@@ -99,6 +99,7 @@ def _infer_cholesky(t: ArrayType, *, upper: bool) -> ArrayType:
     vjp=[_slope_of_cholesky],
     spelling="np.linalg.cholesky",
     noun="factor",
+    batch=Batch.MATRIX,
     samples=[
         arg("n", "n").symmetric(6.0).with_(),
         arg("n", "n").symmetric(6.0).with_(upper=True),
@@ -154,6 +155,7 @@ _MATRICES = (
     infer=_infer_qr,
     spelling="np.linalg.qr",
     noun="q r",
+    batch=Batch.MATRIX,
     samples=[
         *_MATRICES,
         _WIDE.with_(mode="complete"),
@@ -220,6 +222,7 @@ def _slope_of_qr_r(ct, y, x):
     vjp=[_slope_of_qr_r],
     spelling="np.linalg.qr",
     noun="r",
+    batch=Batch.MATRIX,
     samples=[*_MATRICES, arg(4, 3, dtype="complex128").with_()],
 )
 def qr_r(x):
@@ -267,6 +270,7 @@ def _infer_svd(t: ArrayType, *, full_matrices: bool) -> tuple[ArrayType, ...]:
     infer=_infer_svd,
     spelling="np.linalg.svd",
     noun="u s vh",
+    batch=Batch.MATRIX,
     samples=[
         *[s.arrays[0].with_(full_matrices=False) for s in _MATRICES],
         arg(3, 3).shifted(1.0).with_(),
@@ -360,6 +364,7 @@ def _slope_of_svdvals(ct, s, x):
     vjp=[_slope_of_svdvals],
     spelling="np.linalg.svdvals",
     noun="s",
+    batch=Batch.MATRIX,
     samples=[*_MATRICES, arg(4, 3, dtype="complex128").with_()],
 )
 def svdvals(x):

@@ -14,7 +14,7 @@ from tracegrad.ir.index import ARRAY
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import positions
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import like_first, normal_axis, refuse
 from tracegrad.ops.record import (
@@ -232,6 +232,7 @@ _TRIANGLES = [
     infer=like_first,
     vjp=[lambda ct, y, x, *, k: tril(ct, k=k)],
     linear=True,
+    batch=Batch.MATRIX,
     samples=_TRIANGLES,
 )
 def tril(x, *, k=0):
@@ -243,6 +244,7 @@ def tril(x, *, k=0):
     infer=like_first,
     vjp=[lambda ct, y, x, *, k: triu(ct, k=k)],
     linear=True,
+    batch=Batch.MATRIX,
     samples=_TRIANGLES,
 )
 def triu(x, *, k=0):

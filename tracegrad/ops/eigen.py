@@ -18,7 +18,7 @@ import numpy as xp
 
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.diagonal import diagonal
 from tracegrad.ops.infer import like_first
 from tracegrad.ops.linalg import (
@@ -42,6 +42,7 @@ from tracegrad.ops.shape import swap_last
 @op(
     infer=like_first,
     vjp=[lambda ct, y, w, *, falling: ct],
+    batch=Batch.MATRIX,
     samples=[
         data((1.0, 2.0, 4.0)).with_(),
         data(((4.0, 2.0, -1.0), (3.0, 1.0, 0.0))).with_(falling=True),
@@ -72,6 +73,7 @@ def _slope_of_inverse_gaps(ct, y, w, *, squares):
     infer=lambda t, *, squares: t.with_shape((*t.shape, t.shape[-1])),
     vjp=[_slope_of_inverse_gaps],
     noun="gaps",
+    batch=Batch.MATRIX,
     samples=[
         arg("n").with_(),
         arg(2, 3).with_(),
@@ -118,6 +120,7 @@ def rebuilt(v: Any, w: Any) -> Any:
     infer=_infer_eigh,
     spelling="np.linalg.eigh",
     noun="w v",
+    batch=Batch.MATRIX,
     samples=[*_SYMMETRIC, _HERMITIAN.rough(), arg(0, 0).with_()],
 )
 def eigh(x, *, UPLO="L"):
@@ -149,6 +152,7 @@ def _slope_of_eigvalsh(ct, w, x, *, UPLO):
     vjp=[_slope_of_eigvalsh],
     spelling="np.linalg.eigvalsh",
     noun="w",
+    batch=Batch.MATRIX,
     samples=[*_SYMMETRIC, _HERMITIAN, arg(0, 0).with_()],
 )
 def eigvalsh(x, *, UPLO="L"):
@@ -203,6 +207,7 @@ _GENERAL = arg(3, 3, dtype="complex128").shifted(1.0)
     infer=_infer_eig,
     spelling="np.linalg.eig",
     noun="w v",
+    batch=Batch.MATRIX,
     samples=[
         _DISTINCT.with_(),
         _ROTATION.with_().rough(),
@@ -250,6 +255,7 @@ def _slope_of_eigvals(ct, w, x, *, of_real):
     vjp=[_slope_of_eigvals],
     spelling="np.linalg.eigvals",
     noun="w",
+    batch=Batch.MATRIX,
     samples=[
         _DISTINCT.with_(),
         _ROTATION.with_(),

@@ -16,7 +16,7 @@ from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.create import zeros_like
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, Batch, accept, op
 from tracegrad.ops.index import (
     along,
     expand_dims,
@@ -60,6 +60,7 @@ _RUNS = [
     infer=lambda t, *, axis: t.with_dtype(np.int64),
     vjp=[None],
     noun="holders",
+    batch=Batch.LANE,
     samples=_RUNS,
 )
 def run_starts(y, *, axis=0):
@@ -85,7 +86,7 @@ def _pull_running(ct, y, x, *, axis):
     return add_along_axis(zeros_like(x), starts, ct, axis=axis)
 
 
-@op(infer=like_first, vjp=[_pull_running], samples=_RUNS)
+@op(infer=like_first, vjp=[_pull_running], batch=Batch.LANE, samples=_RUNS)
 def running_max(x, *, axis=0):
     """Largest element so far along `axis`; the first of equal ones has the slope."""
     return xp.maximum.accumulate(x, axis=axis)
@@ -96,7 +97,7 @@ def _(x, *, axis=0):
     return lax.cummax(x, axis)
 
 
-@op(infer=like_first, vjp=[_pull_running], samples=_RUNS)
+@op(infer=like_first, vjp=[_pull_running], batch=Batch.LANE, samples=_RUNS)
 def running_min(x, *, axis=0):
     """Smallest element so far along `axis`; the first of equal ones has the slope."""
     return xp.minimum.accumulate(x, axis=axis)
@@ -138,6 +139,7 @@ def _infer_reduceat(t: ArrayType, *, starts, axis):
 @op(
     infer=_infer_reduceat,
     linear=True,
+    batch=Batch.LANE,
     samples=[
         arg(6).with_(starts=(0, 2, 3)),
         arg(6).with_(starts=(1, 4)),

@@ -13,7 +13,7 @@ import numpy as xp
 
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.elementary import exp
 from tracegrad.ops.infer import elementwise
 from tracegrad.ops.library import special
@@ -87,6 +87,7 @@ def _slope_of_multigammaln(ct, y, a, *, d):
     infer=lambda t, *, d: elementwise(np.add)(t, ArrayType((), np.dtype(np.float64))),
     vjp=[_slope_of_multigammaln],
     spelling="scipy.special.multigammaln",
+    batch=Batch.MAP,
     samples=[
         arg(3, lo=1.5, hi=4.0).with_(d=3),
         arg("n", 2, lo=0.6).with_(d=2),
@@ -270,6 +271,7 @@ def betainccinv(a, b, y):
         lambda ct, y, x, q: -(ct * (x * zeta(offset(x, 1), q))),
     ],
     spelling="scipy.special.zeta",
+    batch=Batch.MAP,
     samples=[
         call(arg(3, lo=2, hi=5, dtype="int64"), arg(2, 3, lo=0.5, hi=4.0)),
         call(data(3, dtype="int64"), arg("n", lo=0.5, hi=4.0)),
@@ -289,6 +291,7 @@ def _infer_zeta(x: ArrayType, q: ArrayType) -> ArrayType:
     infer=lambda t: elementwise(special.gammaln)(t),
     vjp=[no_slope("scipy.special.zeta", "x")],
     spelling="scipy.special.zeta",
+    batch=Batch.MAP,
     samples=[arg(3, lo=2, hi=5, dtype="int64").with_()],
 )
 def riemann_zeta(x):

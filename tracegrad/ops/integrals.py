@@ -11,7 +11,7 @@ import operator
 import numpy as np
 
 from tracegrad.errors import ArgumentError
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.elementary import exp, log
 from tracegrad.ops.library import special
 from tracegrad.ops.record import as_operand, constant_of, no_slope, offset
@@ -260,6 +260,7 @@ def hyp2f1(a, b, c, x):
     infer=lambda t, *, k: t.with_dtype(np.complex128),
     vjp=[lambda ct, y, x, *, k: ct * (exp(-y) / (y + 1.0))],
     spelling="scipy.special.lambertw",
+    batch=Batch.MAP,
     samples=[
         arg(3, lo=0.2).with_().without("jax"),
         arg("n", 2, lo=-0.3, hi=-0.1).with_(k=-1).without("jax"),

@@ -13,7 +13,7 @@ from tracegrad.ir.dims import at_least
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.create import size
-from tracegrad.ops.define import op
+from tracegrad.ops.define import Batch, op
 from tracegrad.ops.index import along, expand_dims, getitem
 from tracegrad.ops.infer import (
     normal_axes,
@@ -147,6 +147,7 @@ _TURN = 2.0 * math.pi
         np.result_type(t.dtype, period)
     ),
     vjp=[lambda ct, y, x, **attrs: ct],
+    batch=Batch.LANE,
     samples=[
         data((0.1, 2.0, 5.5, -0.5, 3.0)).with_(),
         arg("n", 3, lo=-6.0, hi=6.0).with_(axis=0),

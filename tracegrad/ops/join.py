@@ -12,7 +12,7 @@ from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.index import Slice
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import along, expand_dims, getitem
 from tracegrad.ops.infer import normal_axis, refuse, same_shape, same_size, shape_text
 from tracegrad.ops.record import (
@@ -207,6 +207,7 @@ def _infer_concatenate(*types: ArrayType, axis):
 @op(
     infer=_infer_concatenate,
     linear=True,
+    batch=Batch.LANE,
     samples=[
         call(arg("n"), arg(2), arg("n")),
         call(arg(2, 3), arg(2, 1), axis=1),

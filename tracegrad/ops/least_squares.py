@@ -18,7 +18,7 @@ from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import zeros
 from tracegrad.ops.decompositions import svd_call, svdvals
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, Batch, accept, op
 from tracegrad.ops.index import getitem
 from tracegrad.ops.infer import same_size, shape_text
 from tracegrad.ops.linalg import (
@@ -71,6 +71,7 @@ _RANK_ONE = data(((1.0, 2.0), (2.0, 4.0), (3.0, 6.0)))
     infer=_infer_pinv,
     vjp=[_slope_of_pinv],
     spelling="np.linalg.pinv",
+    batch=Batch.MATRIX,
     samples=[
         arg("n", 3).with_(),
         arg(2, 3).with_(rtol=1e-10),
@@ -191,6 +192,7 @@ def _infer_rank(t: ArrayType, *, tol: float | None, rtol: float | None) -> Array
     vjp=[None],
     spelling="np.linalg.matrix_rank",
     noun="rank",
+    batch=Batch.MATRIX,
     samples=[
         arg("n", 3).with_(),
         arg(2, 3, 3).with_(rtol=1e-3),

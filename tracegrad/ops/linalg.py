@@ -16,7 +16,7 @@ import numpy as xp
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.ir.dims import product
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.diagonal import eye_like
 from tracegrad.ops.index import drop_axes, expand_dims, getitem
 from tracegrad.ops.infer import (
@@ -130,6 +130,7 @@ _SINGULAR = (
 @op(
     infer=lambda t: ArrayType((*t.shape[:-2], order_of(t), t.shape[-1]), inexact(t)),
     vjp=[lambda ct, y, x: hessian_of_det(x, ct)],
+    batch=Batch.MATRIX,
     samples=[*_SQUARE, *[s.rough() for s in _SINGULAR]],
 )
 def cofactors(x):
@@ -217,6 +218,7 @@ def _infer_det(t: ArrayType) -> ArrayType:
     infer=_infer_det,
     vjp=[lambda ct, y, x: per_matrix(ct) * cofactors(x)],
     spelling="np.linalg.det",
+    batch=Batch.MATRIX,
     samples=[*_SQUARE, *_SINGULAR, _EMPTY, arg(3, 3, dtype="int64").with_()],
 )
 def det(x):
@@ -236,7 +238,12 @@ def _infer_slogdet(t: ArrayType) -> tuple[ArrayType, ArrayType]:
     return ArrayType(shape, dtype), ArrayType(shape, real_part_of(dtype))
 
 
-@op(infer=_infer_slogdet, spelling="np.linalg.slogdet", samples=[*_SQUARE, _EMPTY])
+@op(
+    infer=_infer_slogdet,
+    spelling="np.linalg.slogdet",
+    batch=Batch.MATRIX,
+    samples=[*_SQUARE, _EMPTY],
+)
 def slogdet(x):
     """Sign of the determinant, and the logarithm of its absolute value."""
     return xp.linalg.slogdet(x)
@@ -270,6 +277,7 @@ def _slope_of_inv(ct, y, x):
     infer=lambda t: ArrayType((*t.shape[:-2], order_of(t), t.shape[-1]), inexact(t)),
     vjp=[_slope_of_inv],
     spelling="np.linalg.inv",
+    batch=Batch.MATRIX,
     samples=[*_SQUARE, _EMPTY, arg(3, 3, dtype="int64").shifted(5.0).with_()],
 )
 def inv(x):
@@ -399,6 +407,7 @@ def _infer_power(t: ArrayType, *, n: int) -> ArrayType:
     vjp=[_slope_of_power],
     spelling="np.linalg.matrix_power",
     noun="power",
+    batch=Batch.MATRIX,
     samples=[
         arg("n", "n").with_(n=2),
         arg("n", "n").with_(n=3),

@@ -12,7 +12,7 @@ from tracegrad.errors import ShapeError
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.create import zeros_like
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import along, getitem, names_once, read, subscript
 from tracegrad.ops.infer import (
     broadcast_shapes,
@@ -137,6 +137,7 @@ _APART = data(((2, 1), (1, 2)), dtype="int64")
 @op(
     infer=_infer_take_along,
     linear=("x",),
+    batch=Batch.LANE,
     samples=[
         call(arg(2, 3), _ALONG, axis=1),
         call(arg(3, 2), _ALONG, axis=0),
@@ -157,6 +158,7 @@ def _(ct, y, x, indices, *, axis):
     infer=lambda t, indices, update, *, axis, unique: t,
     noun="collected",
     linear=("x", "update"),
+    batch=Batch.LANE,
     samples=[
         call(arg(2, 3), _ALONG, arg(2, 2), axis=1),
         call(arg(3, 2), _ALONG, arg(2, 2), axis=0),
@@ -222,7 +224,7 @@ _SORTED = [
 ]
 
 
-@op(infer=lambda t, *, axis: t.strong, samples=_SORTED)
+@op(infer=lambda t, *, axis: t.strong, batch=Batch.LANE, samples=_SORTED)
 def sort(x, *, axis=-1):
     """`x` in ascending order along `axis`; equal elements stay in their order."""
     return xp.sort(x, axis=axis)
@@ -239,6 +241,7 @@ def _(ct, y, x, *, axis):
 @op(
     infer=lambda t, *, axis: t.with_dtype(np.int64),
     vjp=[None],
+    batch=Batch.LANE,
     samples=_SORTED,
 )
 def argsort(x, *, axis=-1):
@@ -281,7 +284,7 @@ _PARTITIONED = [arg(5).with_(kth=2), arg(3, 4).with_(kth=(0, 2), axis=0)]
 _PARTITIONED = [sample.without("jax") for sample in _PARTITIONED]
 
 
-@op(infer=lambda t, *, kth, axis: t.strong, samples=_PARTITIONED)
+@op(infer=lambda t, *, kth, axis: t.strong, batch=Batch.LANE, samples=_PARTITIONED)
 def partition(x, *, kth, axis=-1):
     """`x` with the element at `kth` in its place, smaller ones before it."""
     return xp.partition(x, kth, axis=axis)
@@ -301,6 +304,7 @@ def _(ct, y, x, *, kth, axis):
 @op(
     infer=lambda t, *, kth, axis: t.with_dtype(np.int64),
     vjp=[None],
+    batch=Batch.LANE,
     samples=_PARTITIONED,
 )
 def argpartition(x, *, kth, axis=-1):

@@ -11,7 +11,7 @@ import numpy as xp
 from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.dims import is_static, product
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, Batch, accept, op
 from tracegrad.ops.index import drop_axes, expand_dims
 from tracegrad.ops.infer import (
     broadcast_shapes,
@@ -373,6 +373,7 @@ def _infer_cross(a: ArrayType, b: ArrayType):
 @op(
     infer=_infer_cross,
     vjp=[lambda ct, z, a, b: cross(b, ct), lambda ct, z, a, b: cross(ct, a)],
+    batch=Batch.MATRIX,
     samples=[call(arg(3), arg(3)), call(arg("n", 3), arg(3))],
 )
 def cross(a, b):

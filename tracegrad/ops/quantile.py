@@ -19,7 +19,7 @@ from tracegrad.ir.graph import Const
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.create import zeros_like
-from tracegrad.ops.define import Op, op
+from tracegrad.ops.define import Batch, Op, op
 from tracegrad.ops.index import along, drop_axes, expand_dims, getitem
 from tracegrad.ops.infer import canonical_axis, normal_axes, reduced_shape, refuse
 from tracegrad.ops.join import concatenate
@@ -412,7 +412,7 @@ def _pull_median(ct, y, x, *, axis, keepdims, skips):
     return of_x
 
 
-@op(infer=_infer_median("median"), samples=_MEDIANS)
+@op(infer=_infer_median("median"), batch=Batch.REDUCE, samples=_MEDIANS)
 def median(x, *, axis=None, keepdims=False):
     """The middle of the sorted elements, or the mean of the two in the middle.
 
@@ -428,6 +428,7 @@ def _(ct, y, x, **attrs):
 
 @op(
     infer=_infer_median("nanmedian"),
+    batch=Batch.REDUCE,
     samples=[*_MEDIANS, _WITH_NAN.with_(axis=1).rough()],
 )
 def nanmedian(x, *, axis=None, keepdims=False):

@@ -9,7 +9,7 @@ import numpy as xp
 
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, Batch, accept, op
 from tracegrad.ops.infer import (
     broadcast_shapes,
     elementwise,
@@ -375,6 +375,7 @@ def _infer_round(t: ArrayType, *, decimals: int) -> ArrayType:
 @op(
     infer=_infer_round,
     vjp=[lambda ct, y, x, *, decimals: None],
+    batch=Batch.MAP,
     samples=[*_ROUND, arg(4).with_(decimals=1), arg(2, lo=90.0).with_(decimals=-1)],
 )
 def round(x, *, decimals=0):
@@ -406,6 +407,7 @@ accept(np.modf)(modf)
 @op(
     infer=lambda t, *, nan, posinf, neginf: t.strong,
     vjp=[lambda ct, y, x, *, nan, posinf, neginf: where(isfinite(x), ct, 0.0)],
+    batch=Batch.MAP,
     samples=[
         *_ONE,
         data((1.0, np.nan, np.inf, -np.inf)).with_().rough(),
@@ -439,6 +441,7 @@ def _real_type(t: ArrayType) -> ArrayType:
     infer=_real_type,
     vjp=[lambda ct, y, x: ct],
     aliases="view",
+    batch=Batch.MAP,
     samples=[*_ONE, *_COMPLEX],
 )
 def real(x):
@@ -456,6 +459,7 @@ def _(val):
     infer=_real_type,
     vjp=[lambda ct, y, x: -1j * ct if dtype_of(x).kind == "c" else None],
     aliases="view",
+    batch=Batch.MAP,
     samples=[*_ONE, *_COMPLEX],
 )
 def imag(x):
@@ -496,6 +500,7 @@ def _slope_of_angle(ct, y, z, *, deg):
 @op(
     infer=_infer_angle,
     vjp=[_slope_of_angle],
+    batch=Batch.MAP,
     samples=[*_ONE, *_COMPLEX, arg(3, dtype="complex128").with_(deg=True)],
 )
 def angle(z, *, deg=False):

@@ -11,7 +11,7 @@ import numpy as xp
 from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.dims import exact_div, floordiv, product
 from tracegrad.ir.types import ArrayType, Dim, Shape
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import drop_axes, expand_dims, flip_axes
 from tracegrad.ops.infer import (
     broadcast_shapes,
@@ -439,6 +439,7 @@ def _(a, shift, axis=None):
     infer=like_first,
     vjp=[lambda ct, y, x: ct],
     linear=True,
+    batch=Batch.MAP,
     samples=[arg("n", 3).with_(), arg().with_()],
 )
 def copy(x):

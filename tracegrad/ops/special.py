@@ -8,7 +8,7 @@ import numpy as xp
 from tracegrad.errors import ArgumentError, DTypeError
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.elementary import exp, expm1, log, log1p, share
 from tracegrad.ops.infer import elementwise, normal_axes, reduced_shape, refuse
 from tracegrad.ops.library import special
@@ -69,6 +69,7 @@ def expit(x):
     vjp=[lambda ct, y, x: -(ct * expm1(y))],
     accepts=["scipy.special:log_expit"],
     spelling="scipy.special.log_expit",
+    batch=Batch.MAP,
     samples=[*_ONE, data((-800.0, 0.0, 800.0)).with_()],
 )
 def log_expit(x):
@@ -127,6 +128,7 @@ _ROWS_AT_INFINITY = data(((-np.inf, -np.inf), (-np.inf, 1.0), (2.0, np.inf)))
     vjp=[_slope_of_logsumexp],
     spelling="scipy.special.logsumexp",
     noun="total",
+    batch=Batch.REDUCE,
     samples=[
         arg(4).with_(),
         arg("n", 3).with_(axis=1),
@@ -173,6 +175,7 @@ def _infer_weighted(x: ArrayType, b: ArrayType, *, axis, keepdims):
     infer=_infer_weighted,
     spelling="scipy.special.logsumexp",
     noun="total",
+    batch=Batch.REDUCE,
     samples=[
         call(arg(4), arg(4, lo=0.5)),
         call(arg("n", 3), arg(3, lo=0.5), axis=1),
@@ -199,6 +202,7 @@ def _infer_both(t: ArrayType, *, axis, keepdims):
     infer=_infer_both,
     spelling="scipy.special.logsumexp",
     noun="total",
+    batch=Batch.REDUCE,
     samples=[
         arg(4).with_(),
         arg("n", 3).with_(axis=1),
@@ -275,6 +279,7 @@ _ALONG_AXIS = (
     ],
     spelling="scipy.special.softmax",
     noun="shares",
+    batch=Batch.REDUCE,
     samples=_ALONG_AXIS,
 )
 def softmax(x, *, axis=None):
@@ -296,6 +301,7 @@ def _(x, axis=None):
     ],
     spelling="scipy.special.log_softmax",
     noun="log_shares",
+    batch=Batch.REDUCE,
     samples=_ALONG_AXIS,
 )
 def log_softmax(x, *, axis=None):
@@ -349,6 +355,7 @@ accept("scipy.special:psi")(digamma)
     infer=lambda t, *, n: t.with_dtype(np.float64),
     vjp=[lambda ct, y, x, *, n: ct * polygamma(x, n=n + 1)],
     spelling="scipy.special.polygamma",
+    batch=Batch.MAP,
     samples=[arg(3, lo=0.5, hi=4.0).with_(n=1), arg("n", 2, lo=1.5).with_(n=2)],
 )
 def polygamma(x, *, n):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy as xp
 
-from tracegrad.ops.define import op
+from tracegrad.ops.define import Batch, op
 from tracegrad.ops.elementary import sqrt
 from tracegrad.ops.infer import elementwise
 from tracegrad.ops.record import as_operand, dtype_of
@@ -154,6 +154,7 @@ def rad2deg(x):
     infer=lambda t, *, order: elementwise(np.sin)(t),
     vjp=[lambda ct, y, x, *, order: ct * sinc_slope(x, order=order + 1)],
     noun="slope",
+    batch=Batch.MAP,
     samples=[
         arg(5, lo=-3.0, hi=3.0).with_(order=1),
         arg("n", 2).with_(order=2),
