@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.codegen.backends import Backend
+from tracegrad.codegen.arms import lone_results, section_body
 from tracegrad.codegen.checks import check_shapes
 from tracegrad.codegen.lower import Constants, Line, Lowering
 from tracegrad.codegen.names import Namer, identifier
@@ -24,8 +25,8 @@ from tracegrad.codegen.printer import (
     with_comment,
 )
 from tracegrad.codegen.template import Context, literal, name
-from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Node, Value
-from tracegrad.ir.routine import Parameter, Routine, SizeFact
+from tracegrad.ir.graph import BACKWARD, Const, Node, Value
+from tracegrad.ir.routine import Parameter, Pullback, Routine, Section, SizeFact
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, paths
 from tracegrad.ir.types import Size
 
@@ -66,10 +67,11 @@ class FunctionBuilder:
         context.begin(self.namer.claim)
         graph = routine.graph
         plain = routine.pullback is None and not any(n.derived for n in graph.nodes)
+        lone = lone_results(routine) if plain else set()
         for parameter in routine.parameters:
             self.namer.reserve(parameter.name)
         self.lowering = Lowering(
-            graph, context, self.namer, constants, plain, routine.pullback is not None
+            graph, context, self.namer, constants, lone, routine.pullback is not None
         )
         self.branches: list[tuple[Branch, ast.expr]] = []
         self.head: list[ast.stmt] = []
@@ -79,18 +81,10 @@ class FunctionBuilder:
         """The definition."""
         for parameter in self.routine.parameters:
             self._bind(parameter)
-        forward = [n for n in self.routine.graph.nodes if n.phase == FORWARD]
-        backward = [n for n in self.routine.graph.nodes if n.phase == BACKWARD]
-        lower = self.lowering
-        if self.routine.pullback is None:
-            body = self._commented(lower.run(), bool(backward))
-            body.append(ast.Return(self._returned(self.routine.result)))
-        else:
-            body = self._commented(lower.run(forward), True)
-            body.append(self._pullback(backward))
-            out = self._returned(self.routine.result)
-            pair = ast.Tuple([out, name(self.routine.pullback.name)], ast.Load())
-            body.append(ast.Return(pair))
+        section = self.routine.section
+        if section is None:
+            section = Section(self.routine.graph.nodes, end=self.routine)
+        body = section_body(self, section)
         sizes = self._sizes(body)
         body = self._documentation() + self._check() + self.head + sizes + body
         return ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
@@ -182,9 +176,19 @@ class FunctionBuilder:
         return [ast.Expr(ast.Call(name(CHECK), args, []))]
 
     # ------------------------------------------------------------------ the body
-    def _pullback(self, backward: Sequence[Node]) -> ast.FunctionDef:
-        pullback = self.routine.pullback
-        assert pullback is not None
+    def ending(self, end: Routine, nodes: Sequence[Node]) -> list[ast.stmt]:
+        """What follows the statements of `nodes` at the end of a trace."""
+        if end.pullback is None:
+            return [ast.Return(self._returned(end.result))]
+        backward = [n for n in nodes if n.phase == BACKWARD]
+        function = self._pullback(end.pullback, backward)
+        out = self._returned(end.result)
+        pair = ast.Tuple([out, name(end.pullback.name)], ast.Load())
+        return [function, ast.Return(pair)]
+
+    def _pullback(
+        self, pullback: Pullback, backward: Sequence[Node]
+    ) -> ast.FunctionDef:
         lower = self.lowering
         lower.indent += 4
         trees = {"d_out": pullback.cotangent}
@@ -200,17 +204,18 @@ class FunctionBuilder:
             arguments.append(self.namer.claim(wanted))
             self._bind(Parameter(arguments[-1], None, tree))
         head, self.head = self.head, before
-        body = head + self._commented(lower.run(backward), False)
+        body = head + self.commented(lower.run(backward), False)
         body.append(ast.Return(self._returned(pullback.result)))
         taken = [ast.arg(argument) for argument in arguments]
         lower.indent -= 4
         signature = ast.arguments([], taken, None, [], [], None, [])
         return ast.FunctionDef(pullback.name, signature, body, [], lineno=0)
 
-    def _commented(self, lines: Sequence[Line], phases: bool) -> list[ast.stmt]:
+    def commented(
+        self, lines: Sequence[Line], phases: bool, phase: str | None = None
+    ) -> list[ast.stmt]:
         """The statements, with the phases and the user's lines in comments."""
         body: list[ast.stmt] = []
-        phase = None
         for line, after in zip_longest(lines, lines[1:]):
             if phases and line.phase != phase:
                 phase = line.phase

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class Lowering:
         namer: names of this function.
         constants: the module's names of captured arrays.
         indent: columns before the statements.
-        inline_result: whether a lone result may stand in the `return` itself.
+        lone: results that may stand in a `return` itself.
         split: whether the backward part becomes a function of its own.
 
     Attributes:
@@ -75,7 +75,7 @@ class Lowering:
         context: Context,
         namer: Namer,
         constants: Constants,
-        inline_result: bool = False,
+        lone: Set[Value] = frozenset(),
         split: bool = False,
     ) -> None:
         self.graph = graph
@@ -83,7 +83,7 @@ class Lowering:
         self.namer = namer
         self.constants = constants
         self.templates: dict[Any, Template] = {}
-        self.plan: Plan = make_plan(graph, self._uses, inline_result, split)
+        self.plan: Plan = make_plan(graph, self._uses, lone, split)
         self.variables: dict[Value, str] = {}
         self.access: dict[Value, ast.expr] = {}
         self.stems: dict[Value, str] = {}
@@ -317,6 +317,20 @@ class Lowering:
         return bool(node.inputs) and not is_view(node) and not node.op.type_only
 
     # ------------------------------------------------------------------ names
+    def state(self) -> tuple:
+        """What is known now, to come `back` to after a branch."""
+        plan = self.plan
+        sets = set(plan.roots), set(plan.in_place)
+        return self.namer.state(), dict(self.variables), sets
+
+    def back(self, state: tuple) -> None:
+        """Forget what was named and decided in a branch."""
+        names, variables, (self.plan.roots, self.plan.in_place) = state
+        self.variables = dict(variables)
+        self.namer.back(names)
+        for variable in self.context.sizes.values():
+            self.namer.reserve(variable)
+
     def _variable(self, v: Value) -> str:
         return self.namer.claim(self._preferred(v))
 

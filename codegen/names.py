@@ -30,6 +30,14 @@ class Namer:
         self._taken = set(taken)
         self._next: dict[str, int] = {}
 
+    def state(self) -> tuple[set[str], dict[str, int]]:
+        """What is taken now, to come `back` to after a branch."""
+        return set(self._taken), dict(self._next)
+
+    def back(self, state: tuple[set[str], dict[str, int]]) -> None:
+        """Give out names again that were taken since."""
+        self._taken, self._next = set(state[0]), dict(state[1])
+
     def reserve(self, name: str) -> str:
         """Take exactly this name (a parameter of the user's function)."""
         self._taken.add(name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from tracegrad.ir.graph import FORWARD, Const, Graph, Node, Value
@@ -52,7 +52,7 @@ class Plan:
 def make_plan(
     graph: Graph,
     uses: Callable[[Node], Sequence[int]],
-    inline_result: bool,
+    lone: Set[Value],
     split: bool,
 ) -> Plan:
     """Decide statements and updates in place for a graph.
@@ -60,7 +60,7 @@ def make_plan(
     Args:
         graph: after all passes.
         uses: how often the expression of a node writes each of its inputs.
-        inline_result: whether a lone result may stand in the `return` itself.
+        lone: results that may stand in a `return` itself.
         split: whether the backward part becomes a function that may run many times,
             so that it must not change what the forward part made.
     """
@@ -71,7 +71,7 @@ def make_plan(
         for k, v in enumerate(node.inputs):
             if k not in node.op.type_only:
                 plan.readers.setdefault(v, []).append(i)
-    _choose_roots(graph, plan, inline_result)
+    _choose_roots(graph, plan, lone)
     for node in graph.nodes:
         for count, v in zip(uses(node), node.inputs, strict=True):
             if count > 1 and v in plan.producer and not _repeats(v, graph, plan):
@@ -94,9 +94,8 @@ def is_view(node: Node) -> bool:
 
 
 # ------------------------------------------------------------------ what is a statement
-def _choose_roots(graph: Graph, plan: Plan, inline_result: bool) -> None:
+def _choose_roots(graph: Graph, plan: Plan, lone: Set[Value]) -> None:
     results = set(graph.results)
-    lone = inline_result and len(graph.results) == 1
     depth: dict[Value, int] = {}
     for node in graph.nodes:
         deepest = max([depth.get(v, 0) for v in node.inputs], default=0)
@@ -106,7 +105,7 @@ def _choose_roots(graph: Graph, plan: Plan, inline_result: bool) -> None:
             if (
                 len(node.outputs) > 1
                 or (v.user and v.hint and node.phase == FORWARD)
-                or (v in results and not (lone and reads == 0))
+                or (v in results and not (v in lone and reads == 0))
                 or (reads > 1 and not _repeatable(node, plan))
                 or depth[v] > MAX_DEPTH
                 or _is_named_cotangent(v, node, graph, plan)

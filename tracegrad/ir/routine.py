@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracegrad.ir.graph import Graph, Value
+from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Tree
 from tracegrad.ir.types import Size
@@ -67,6 +68,46 @@ class Pullback:
 
 
 @dataclass(slots=True)
+class Section:
+    """Statements in a row of a routine made of several traces, and what follows them.
+
+    Attributes:
+        nodes: in execution order.
+        arms: where traces part: a guard, and the section for the calls that it lets
+            pass; the last goes on without an `if` around it.
+        end: at the end of a trace its own routine, whose result is returned.
+    """
+
+    nodes: list[Node]
+    arms: tuple[tuple[Node, Section], ...] = ()
+    end: Routine | None = None
+
+    @property
+    def depth(self) -> int:
+        """How often traces part at most, from here on."""
+        return max([1 + arm.depth for _, arm in self.arms], default=0)
+
+    def all_nodes(self) -> list[Node]:
+        """The nodes of all arms in one row, each test once for every time it is read.
+
+        No call runs them all, but what holds for this order (which reads of a value
+        are the last) holds for each path through it.
+        """
+        nodes = list(self.nodes)
+        for k, (guard, arm) in enumerate(self.arms):
+            truth = type(guard.attrs["outcome"]) is bool
+            nodes += ([] if truth and k else [guard]) + arm.all_nodes()
+        return nodes
+
+    def ends(self) -> Iterator[Routine]:
+        """The routines of the traces."""
+        if self.end is not None:
+            yield self.end
+        for _, arm in self.arms:
+            yield from arm.ends()
+
+
+@dataclass(slots=True)
 class Routine:
     """One function to emit.
 
@@ -83,6 +124,8 @@ class Routine:
         doc: the docstring of the user's function.
         notes: further lines of the docstring (facts about sizes, for example).
         facts: what the trace decided of the sizes, which a saved function verifies.
+        section: the program as a tree, if it is made of several traces; `graph` holds
+            the nodes of them all then, `result` and `pullback` those of the first.
     """
 
     name: str
@@ -96,6 +139,7 @@ class Routine:
     doc: str | None = None
     notes: tuple[str, ...] = field(default=())
     facts: tuple[SizeFact, ...] = field(default=())
+    section: Section | None = None
 
     def values(self) -> list[Value]:
         """The array parameters in order."""

@@ -41,11 +41,11 @@ def interpret(routine: Routine, data: Sequence[Any]) -> Any:
     a last bit.
 
     Args:
-        routine: without a nested function.
+        routine: of one trace.
         data: one array or number per parameter of its graph.
 
     Raises:
-        ControlFlowError: there is a nested function.
+        ControlFlowError: the routine has a nested function.
     """
     graph = routine.graph
     if routine.pullback is not None:
