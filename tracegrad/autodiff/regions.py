@@ -123,15 +123,15 @@ def _pull_cond(
         with _apart(builder) as nodes:
             seeds = [(region.results[k], ct) for k, ct in enumerate(cts) if ct]
             outs, refs = [v for v, _ in seeds], [ct for _, ct in seeds]
-            found = pull(
+            made_of = pull(
                 builder, region.nodes, outs, refs, [region.params[i] for i in wanted]
             )
-        pulled.append((nodes, dict(zip(wanted, found, strict=True))))
+        pulled.append((nodes, dict(zip(wanted, made_of, strict=True))))
     reached = [i for i in wanted if any(found[i] for _, found in pulled)]
     parts = []
     types: dict[int, ArrayType] = {}
     for i in reached:
-        given = [found[i].type for _, found in pulled if found[i] is not None]
+        given = [ct.type for _, found in pulled if (ct := found[i]) is not None]
         types[i] = next((t for t in given if not t.weak), given[0])
     for r, (nodes, found) in enumerate(pulled):
         region = node.regions[r]
@@ -139,8 +139,8 @@ def _pull_cond(
             builder.nodes.extend(nodes)
             results = [
                 _zero(builder, region.params[i], types[i])
-                if found[i] is None
-                else _cast(builder, found[i].value, types[i])
+                if (ct := found[i]) is None
+                else _cast(builder, ct.value, types[i])
                 for i in reached
             ]
         known = dict(zip(region.params, operands, strict=True))
@@ -302,9 +302,9 @@ class _LoopPullback:
                 if stack is None:
                     continue
                 behind = kind != RESULT and not self._incoming()
-                ct = self._read(stack, self._position(behind))
+                row = self._read(stack, self._position(behind))
                 target = loop.nexts[kind] if result is None else result
-                seeds.append((target, ct))
+                seeds.append((target, row))
             wrt = [*self.carried, *self.constant]
             outs, refs = [v for v, _ in seeds], [ct for _, ct in seeds]
             found = self.pull(builder, loop.body.nodes, outs, refs, wrt)

@@ -143,16 +143,14 @@ class Node:
 
     def changed(self, **fields: Any) -> Node:
         """The same node with other inputs, outputs, attributes or regions."""
-        have = {
+        have: dict[str, Any] = {
             "inputs": self.inputs,
             "outputs": self.outputs,
             "attrs": self.attrs,
             "regions": self.regions,
         }
         have.update(fields)
-        return Node(
-            self.op, at=self.at, phase=self.phase, derived=self.derived, **have
-        )
+        return Node(self.op, at=self.at, phase=self.phase, derived=self.derived, **have)
 
     @property
     def out(self) -> Value:

@@ -67,7 +67,7 @@ def substituted(
     made = []
     for node in nodes:
         for v in node.outputs:
-            if v.wrt in known:
+            if v.wrt is not None and v.wrt in known:
                 v.wrt = known[v.wrt]
         if any(v in known for v in node.inputs):
             node = node.with_inputs(tuple([known.get(v, v) for v in node.inputs]))

@@ -70,11 +70,12 @@ def _split(x: Any) -> Branch | None:
         make_data = lambda p: cls(**dict(zip(names, p, strict=True)))
         return Branch("dataclass", cls, names, parts, make_data)
     if x is not None and optree.register_pytree_node.get(cls) is not None:
-        parts, data, keys, unflatten = optree.tree_flatten_one_level(
+        children, data, keys, unflatten = optree.tree_flatten_one_level(
             x, none_is_leaf=True
         )
+        parts = tuple(children)
         make_custom = lambda p: unflatten(data, p)
-        return Branch("custom", cls, tuple(keys), tuple(parts), make_custom)
+        return Branch("custom", cls, tuple(keys), parts, make_custom)
     return None
 
 

@@ -50,8 +50,8 @@ def _check_types(node: Node) -> None:
     regions = {"regions": node.regions} if node.regions else {}
     types = [v.type for v in node.inputs]
     inferred = node.op.infer(*types, **regions, **node.attrs)
-    types = inferred if type(inferred) is tuple else (inferred,)
-    for v, t in zip(node.outputs, types, strict=True):
+    made = inferred if type(inferred) is tuple else (inferred,)
+    for v, t in zip(node.outputs, made, strict=True):
         # A scalar may be recorded weak or strong: the rewrites exchange the two.
         if (v.type.shape, v.type.dtype) != (t.shape, t.dtype):
             raise InvalidGraph(f"{node!r} should make {t!r}")

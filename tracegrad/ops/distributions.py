@@ -157,9 +157,11 @@ def _method(
         bound.apply_defaults()
         x, *of_shape, loc, scale = lifted(tuple(bound.arguments.values()))
         if method in _ON_LEVELS:
+            assert formula is not None
             return placed(formula(x, *of_shape), loc, scale)
         z = standardised(x, loc, scale)
         if method not in ("pdf", "logpdf"):
+            assert formula is not None
             return formula(z, *of_shape)
         if method == "pdf" and formula is not None:
             out = formula(z, *of_shape)

@@ -10,7 +10,7 @@ import numpy as xp
 from tracegrad.errors import ArgumentError, OutOfBoundsError, ShapeError
 from tracegrad.ir.dims import product
 from tracegrad.ir.index import ARRAY, Slice
-from tracegrad.ir.types import ArrayType, Dim
+from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import along, getitem
 from tracegrad.ops.infer import broadcast_shapes, elementwise, normal_axis, refuse
@@ -60,8 +60,8 @@ def _along(a: Any, axis: Any) -> tuple[Any, int]:
 
 
 # ------------------------------------------------------------------------------ delete
-def _left(size: int, obj: Any) -> np.ndarray:
-    return np.delete(np.arange(size), obj)
+def _left(size: Size, obj: Any) -> np.ndarray:
+    return np.delete(np.arange(int(size)), obj)
 
 
 def _infer_delete(t: ArrayType, *, obj, axis):
@@ -113,7 +113,7 @@ def _places(size: int, obj: Any, count: int) -> tuple[int, ...]:
 
 def _infer_insert(t: ArrayType, values: ArrayType, *, obj, axis):
     at = axis or 0
-    count = 1 if isinstance(obj, int) else len(obj)
+    count: Size = 1 if isinstance(obj, int) else len(obj)
     if count == 1 and values.ndim:
         count = values.shape[at + values.ndim - t.ndim] if values.ndim > at else 1
     size = t.shape[at] + count
@@ -148,7 +148,7 @@ def _(x, values, *, obj, axis=None):
 def _(ct, y, x, values, *, obj, axis):
     at = axis or 0
     size, total = shape_of(x)[at], shape_of(ct)[at]
-    new = _places(size, obj, total - size)
+    new = _places(int(size), obj, int(total - size))
     if len(new) == 1 and not ndim_of(values):
         of_values = getitem(ct, index=along(at, new[0]))
     else:
@@ -286,7 +286,7 @@ def _(arr, mask, vals):
         )
     mask = np.asarray(mask, bool)
     v = ravel(as_array(vals))
-    count, given = int(np.count_nonzero(mask)), shape_of(v)[0]
+    count, given = int(np.count_nonzero(mask)), int(shape_of(v)[0])
     reps = -(-count // given)
     v = getitem(tile(v, reps=(reps,)) if reps > 1 else v, index=(Slice(None, count),))
     return write(arr, mask, v)

@@ -158,7 +158,7 @@ def roots(p):
 
 @roots.body("jax")
 def _(p):
-    return xp.roots(p, strip_zeros=False).astype(complex)
+    return xp.roots(p, strip_zeros=False).astype(complex)  # type: ignore[call-arg]
 
 
 @roots.vjp
@@ -302,7 +302,7 @@ def _(ct, c, x, y, *, deg):
 def _derivative(p: Any) -> Any:
     """Coefficients of the derivative; columns are polynomials of their own."""
     count = shape_of(p)[0]
-    powers = np.arange(count - 1.0, 0.0, -1.0)
+    powers = np.arange(int(count) - 1.0, 0.0, -1.0)
     if ndim_of(p) > 1:
         powers = powers[:, None]
     return getitem(p, index=(Slice(None, -1),)) * powers

@@ -181,6 +181,10 @@ def _fresh(x: Any) -> Any:
     return restore_tree(build(x, copied), lambda part: part)
 
 
+def _plain_row(tree: Tree, t: int) -> Any:
+    return restore_tree(tree, lambda x: None if x is None else x[t])
+
+
 def _scan_plain(
     f: Callable, init: Any, xs: Any, length: int | None, reverse: bool
 ) -> tuple:
@@ -192,8 +196,7 @@ def _scan_plain(
     (count,) = counts
     carry, ys = _fresh(init), []
     for t in reversed(range(count)) if reverse else range(count):
-        row = restore_tree(tree, lambda x, t=t: None if x is None else x[t])
-        carry, y = _pair(f(carry, row))
+        carry, y = _pair(f(carry, _plain_row(tree, t)))
         ys.append(build(y, Leaf))
     if reverse:
         ys.reverse()
@@ -418,6 +421,11 @@ class _Loop:
             return int(self.session.ask(value))
         return value
 
+    def _carried(self, types: Sequence[ArrayType]) -> Tree:
+        """The carries, as new values of these types."""
+        fresh = iter([Value(t) for t in types])
+        return map_leaves(self.init, lambda _: next(fresh))
+
     def _starts(self) -> list[Value]:
         """The first values of the carries, in the dtypes of the carries."""
         pairs = zip(values_of(self.init), values_of(self.carry), strict=True)
@@ -427,8 +435,7 @@ class _Loop:
         """The traced body, once the types of the carries are those that it gives."""
         types = [v.type for v in values_of(self.init)]
         while True:
-            fresh = iter([Value(t) for t in types])
-            self.carry = map_leaves(self.init, lambda _, fresh=fresh: next(fresh))
+            self.carry = self._carried(types)
             body = turn()
             wanted = self._checked(types, body)
             if wanted == types:
