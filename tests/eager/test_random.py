@@ -182,17 +182,51 @@ def draw(r: random.Random) -> tuple:
         (3, lambda: new(r)),
         (5, lambda: ("unary", r.choice(UNARY), n)),
         (8, lambda: ("binary", r.choice(BINARY), n, m)),
-        (5, lambda: ("scalar", r.choice(BINARY[:4] + ["pow"]), n, r.choice(SCALARS),
-                     r.random() < 0.4)),
+        (
+            5,
+            lambda: (
+                "scalar",
+                r.choice(BINARY[:4] + ["pow"]),
+                n,
+                r.choice(SCALARS),
+                r.random() < 0.4,
+            ),
+        ),
         (4, lambda: ("inplace", r.choice(INPLACE), n, m)),
         (3, lambda: ("inplace_scalar", r.choice(INPLACE[:4]), n, r.choice(SCALARS))),
         (1, lambda: ("no_grad_inplace", n, 0.5)),
-        (5, lambda: ("view", r.choice(["t", "transpose", "view", "reshape", "unsqueeze", "squeeze", "expand", "permute"]), n)),
+        (
+            5,
+            lambda: (
+                "view",
+                r.choice(
+                    [
+                        "t",
+                        "transpose",
+                        "view",
+                        "reshape",
+                        "unsqueeze",
+                        "squeeze",
+                        "expand",
+                        "permute",
+                    ]
+                ),
+                n,
+            ),
+        ),
         (4, lambda: ("index", r.choice(KEYS), n)),
         (2, lambda: ("assign", r.choice(KEYS), n, m)),
         (2, lambda: ("assign_scalar", r.choice(KEYS), n, r.choice(SCALARS))),
-        (4, lambda: ("reduce", r.choice(["sum", "mean", "max", "min"]), n,
-                     r.choice([None, 0, -1, 1]), r.random() < 0.4)),
+        (
+            4,
+            lambda: (
+                "reduce",
+                r.choice(["sum", "mean", "max", "min"]),
+                n,
+                r.choice([None, 0, -1, 1]),
+                r.random() < 0.4,
+            ),
+        ),
         (2, lambda: ("join", r.choice(["cat", "stack"]), n, m)),
         (2, lambda: ("matmul", n, m)),
         (1, lambda: ("where", n, m)),
@@ -201,7 +235,7 @@ def draw(r: random.Random) -> tuple:
         (2, lambda: ("gradient", n, m)),
         (1, lambda: ("double", n, m)),
         (1, lambda: ("retain", n)),
-    ]  # fmt: skip
+    ]
     weights = [w for w, _ in kinds]
     return r.choices([f for _, f in kinds], weights)[0]()
 
@@ -271,6 +305,8 @@ def program(seed: int, length: int = 18) -> None:
     for step in steps:
         done.append(step)
         wanted, got = run(theirs, step), run(mine, step)
+        if "single memory location" in f"{wanted}{got}":
+            break  # which overlaps PyTorch finds depends on its loops
         where = f"seed {seed}, step {len(done)}: {step}"
         assert type(got) is type(wanted), f"{got!r} for {wanted!r}; {where}"
         compare(mine, theirs, where)
@@ -282,7 +318,10 @@ def program(seed: int, length: int = 18) -> None:
             break  # what comes of huge numbers differs by rounding
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(k, marks=pytest.mark.slow if k > 1 else ()) for k in range(30)],
+)
 def test_programs(block):
     for seed in range(100 * block, 100 * block + 100):
         program(seed)

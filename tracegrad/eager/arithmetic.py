@@ -11,9 +11,11 @@ from tracegrad.eager.dtypes import from_numpy_dtype, result_type
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import (
     check_allowed,
+    check_partial,
     constant_node,
     in_place,
     rebase,
+    touched,
     write,
 )
 from tracegrad.eager.nodes import extras_of
@@ -125,6 +127,7 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
 pow_op = entry_of(elementary.power)
 pow_op.title = "PowBackward1"
 own_rules(elementary.power, rules.POWER)
+own_rules(elementwise.divide, rules.DIVIDE)
 own_rules(select.maximum, rules.MAXIMUM)
 own_rules(select.minimum, rules.MINIMUM)
 op_function(select.maximum, "maximum", grad="MaximumBackward0")
@@ -377,10 +380,13 @@ def _filled(self: Tensor, function: Any, name: str) -> Tensor:
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Set the elements to those of `src`, which is broadcast and converted."""
     recording = check_allowed(self, (src,))
+    check_partial(self._data, (src,))
     data = src._data
     if data.shape != self._data.shape:
         data = src.detach().expand(self.shape)._data
     write(self, wrap(data.astype(self._data.dtype, copy=False)))
     if recording:
         rebase(self, constant_node(self, src._node, src._data))
+    else:
+        touched(self)
     return self

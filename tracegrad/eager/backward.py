@@ -120,11 +120,12 @@ def _wanted(inputs: tuple) -> set[int]:
 
 
 def _go(run: Pass, roots: list[Node]) -> None:
-    if run.create:
-        with modes.enable_grad():
+    with np.errstate(all="ignore"):
+        if run.create:
+            with modes.enable_grad():
+                run.run(roots)
+        else:
             run.run(roots)
-    else:
-        run.run(roots)
 
 
 def grad(
@@ -172,23 +173,26 @@ def grad(
     run.wanted = _wanted(inputs)
     run.accumulate = False
     _go(run, roots)
-    results = []
-    for number, x in enumerate(inputs):
-        found = run.captured.get(x._node[SEQ])
-        if found is None and not allow:
-            raise RuntimeError(
-                f"The differentiated Tensor at index {number} appears to not have been "
-                "used in the graph. Set allow_unused=True if this is the desired "
-                "behavior."
-            )
-        if found is not None:
-            found = to_user(found)
-            if not create_graph:
-                found = wrap(own(found._data))
-        elif materialize_grads:
-            found = wrap(np.zeros_like(x._data))
-        results.append(found)
+    results = [_result(run, number, x, allow) for number, x in enumerate(inputs)]
+    if materialize_grads:
+        pairs = zip(results, inputs)
+        results = [wrap(np.zeros_like(x._data)) if g is None else g for g, x in pairs]
     return tuple(results)
+
+
+def _result(run: Pass, number: int, x: Tensor, allow_unused: bool) -> Tensor | None:
+    """What was captured for one input."""
+    found = run.captured.get(x._node[SEQ])  # type: ignore[index]
+    if found is None:
+        if allow_unused:
+            return None
+        raise RuntimeError(
+            f"The differentiated Tensor at index {number} appears to not have been "
+            "used in the graph. Set allow_unused=True if this is the desired "
+            "behavior."
+        )
+    found = to_user(found)
+    return found if run.create else wrap(own(found._data))
 
 
 def _batched(outputs: tuple, inputs: tuple, given: tuple, options: tuple) -> tuple:

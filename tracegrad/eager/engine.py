@@ -33,6 +33,7 @@ from tracegrad.eager.numeric import (
 )
 from tracegrad.eager.runtime import (
     SCALARS,
+    again,
     conform,
     f4,
     f8,
@@ -42,7 +43,6 @@ from tracegrad.eager.runtime import (
     graph_pull,
     link,
     saved_slots,
-    shape_error,
     without_nan,
 )
 from tracegrad.eager.tensor import Tensor, new
@@ -183,7 +183,7 @@ NAMES.update(
     F8=SCALARS[f8],
     EMPTY={},
     Like=Like,
-    shape_error=shape_error,
+    again=again,
     zeros_like=np.zeros_like,
     without_nan=without_nan,
 )
@@ -375,7 +375,10 @@ def _fixed(entry: Entry) -> Callable:
         lines.append(f"    if {test}d0.dtype.kind not in 'fc':")
         lines.append(f"        return @general(@entry, {tuple_of}, {given}{out})")
     arrays = ", ".join(f"d{k}" for k in range(count))
-    lines.append(f"    od = @run({arrays}{passed})")
+    lines.append("    try:")
+    lines.append(f"        od = @run({arrays}{passed})")
+    lines.append("    except RuntimeWarning as error:")
+    lines.append(f"        od = again(error, @run, {arrays}{passed})")
     _finish_text(entry, lines, flowing, attrs, _meta_text(entry, unary_ufunc))
     if op.aliases is not None:
         names["link"] = link
@@ -452,8 +455,8 @@ def _binary(entry: Entry, order: str) -> Callable:
         f"        n{y} = other._node",
         "        try:",
         "            od = @run(d0, d1)",
-        "        except ValueError as error:",
-        "            raise shape_error(error, d0, d1) from None",
+        "        except (RuntimeWarning, ValueError) as error:",
+        "            od = again(error, @run, d0, d1)",
         "        m = None if d0.shape == d1.shape else "
         "(d0.shape, d0.dtype, d1.shape, d1.dtype)",
         "    elif t is float or t is int:",
@@ -462,7 +465,10 @@ def _binary(entry: Entry, order: str) -> Callable:
         f"        if d{y} is None:",
         "    " + go_general,
         f"        n{y} = None",
-        "        od = @run(d0, d1)",
+        "        try:",
+        "            od = @run(d0, d1)",
+        "        except RuntimeWarning as error:",
+        "            od = again(error, @run, d0, d1)",
         "        m = None",
         "    else:",
         go_general,

@@ -13,9 +13,11 @@ from tracegrad.eager.inplace import (
     LEAF,
     SHARED,
     check_allowed,
+    check_partial,
     check_writable,
     in_place,
     overlap,
+    touched,
 )
 from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import ATTRS, META, Node
@@ -80,8 +82,8 @@ def _plain_entry(entry: Any) -> Any:
     return entry
 
 
-def _key(x: Tensor, key: Any) -> tuple[tuple, dict[str, Any]]:
-    """The index arrays and the static subscript.
+def _entries(x: Tensor, key: Any) -> tuple:
+    """The entries of a key, as many as the tensor has axes at most.
 
     Raises:
         IndexError: PyTorch's messages.
@@ -97,19 +99,31 @@ def _key(x: Tensor, key: Any) -> tuple[tuple, dict[str, Any]]:
         )
     if not shape and any(isinstance(e, slice) for e in used):
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    taken = 0
-    for e in used:
-        taken += e.ndim if isinstance(e, np.ndarray) and e.dtype == bool else 1
-    if taken > len(shape):
+    if sum(map(_axes_taken, used)) > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
-    _check_ints(entries, shape, taken)
+    return entries
+
+
+def _axes_taken(entry: Any) -> int:
+    return entry.ndim if isinstance(entry, np.ndarray) and entry.dtype == bool else 1
+
+
+def _subscript(x: Tensor, entries: tuple) -> tuple[tuple, dict[str, Any]]:
+    """The index arrays and the static subscript.
+
+    Raises:
+        IndexError: if an index is out of bounds.
+    """
+    _check_ints(entries, x._data.shape)
     try:
         return index.subscript(x._data, entries)
     except TracegradError as error:
         raise IndexError(error.what) from None
 
 
-def _check_ints(entries: tuple, shape: tuple, taken: int) -> None:
+def _check_ints(entries: tuple, shape: tuple) -> None:
+    used = [e for e in entries if e is not None and e is not Ellipsis]
+    taken = sum(map(_axes_taken, used))
     axis = 0
     for e in entries:
         if e is None:
@@ -173,18 +187,50 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         key = (*key, ...) if type(key) is tuple else (key, ...)
         attrs = {"index": entries, "counts": ()}
         return show(self, self._data[key], getitem_op, attrs)
-    arrays, attrs = _key(self, key)
-    try:
-        return general(getitem_op, (self, *arrays), attrs)
-    except IndexError as error:
-        raise IndexError(str(error)) from None
+    entries = _entries(self, key)
+    first, rest = _in_two_steps(self, entries)
+    if first is not None:
+        return getitem(getitem(self, first), rest)
+    arrays, attrs = _subscript(self, entries)
+    return general(getitem_op, (self, *arrays), attrs)
+
+
+def _in_two_steps(x: Tensor, entries: tuple) -> tuple[tuple | None, tuple]:
+    """Ints, slices and new axes first, then index arrays, as PyTorch does it.
+
+    NumPy counts an int beside an index array as an index array.
+    """
+    mixed = any(isinstance(e, np.ndarray) for e in entries) and any(
+        e is None or (isinstance(e, int | slice) and e != slice(None)) for e in entries
+    )
+    if not mixed:
+        return None, entries
+    _check_ints(entries, x._data.shape)
+    first: list[Any] = []
+    rest: list[Any] = []
+    for e in entries:
+        if isinstance(e, np.ndarray):
+            first.extend([slice(None)] * _axes_taken(e))
+            rest.append(e)
+        else:
+            first.append(e)
+            if not isinstance(e, int):
+                rest.append(e if e is Ellipsis else slice(None))
+    return tuple(first), tuple(rest)
 
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, with history."""
-    arrays, attrs = _key(self, key)
-    if arrays and isinstance(value, Tensor):
-        _check_put(self, value)
+    entries = _entries(self, key)
+    if any(isinstance(e, np.ndarray) for e in entries):
+        check_allowed(self, (value,))
+        if isinstance(value, Tensor):
+            _check_put(self, value)
+        first, rest = _in_two_steps(self, entries)
+        if first is not None:
+            setitem(getitem(self, first), rest, value)
+            return
+    arrays, attrs = _subscript(self, entries)
     if not isinstance(value, Tensor):
         value = wrap(as_dtype(np.asarray(value), self._data.dtype))
     if not arrays and state.grad and self._node is not None and self.is_leaf:
@@ -214,7 +260,12 @@ def _check_put(self: Tensor, value: Tensor) -> None:
 
 
 def _write(self: Tensor, arrays: tuple, attrs: dict, value: Tensor) -> None:
-    check_writable(self._data)
+    if not arrays:
+        part = self._data[index.fill(attrs["index"], ())]
+        value = _without_leading_ones(value, np.ndim(part))
+        if value._data.ndim and isinstance(part, np.ndarray):
+            check_partial(part, (value,))
+        check_writable(np.asarray(part))
     try:
         self._data[index.fill(attrs["index"], arrays)] = value._data
     except ValueError:
@@ -225,6 +276,7 @@ def _write(self: Tensor, arrays: tuple, attrs: dict, value: Tensor) -> None:
             f"shape {shape}"
         ) from None
     changed(self._data)
+    touched(self)
 
 
 def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:

@@ -42,9 +42,9 @@ OVERLAP = (
     "single memory location. Please clone() the tensor before performing the operation."
 )
 SHARED = (
-    "unsupported operation: some elements of the input tensor and the written-to tensor "
-    "refer to a single memory location. Please clone() the tensor before performing the "
-    "operation."
+    "unsupported operation: some elements of the input tensor and the written-to "
+    "tensor refer to a single memory location. Please clone() the tensor before "
+    "performing the operation."
 )
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 
@@ -69,6 +69,7 @@ def in_place(self: Tensor, function: Callable, *args: Any, **kwargs: Any) -> Ten
     if not recording:
         result = function(self, *args, **kwargs)
         write(self, result)
+        touched(self)
         return self
     before = self._node
     # What the op saves of the old value must survive.
@@ -97,7 +98,7 @@ def check_allowed(self: Tensor, args: tuple = ()) -> bool:
             "You can make a clone to get a normal tensor before doing inplace update."
             "See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
-    if not state.grad:
+    if not state.grad or self._data.dtype.kind not in "fc":
         return False
     node = self._node
     root = self._root
@@ -162,6 +163,8 @@ def check_writable(data: np.ndarray) -> None:
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays without gaps share memory."""
+    if a.base is None and b.base is None:
+        return a is b
     dense = all(x.flags.c_contiguous or x.flags.f_contiguous for x in (a, b))
     return dense and np.may_share_memory(a, b)
 
@@ -169,9 +172,13 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
 def check_partial(data: np.ndarray, args: tuple) -> None:
     """Refuse operands that share a part of the memory that is written to."""
     for x in args:
-        if isinstance(x, Tensor) and overlap(data, x._data):
-            same = x._data.strides == data.strides and x._data.shape == data.shape
-            if not same or x._data.ctypes.data != data.ctypes.data:
+        other = x._data
+        if other is not data and overlap(data, other):
+            alike = other.strides == data.strides or (
+                other.flags.c_contiguous and data.flags.c_contiguous
+            )
+            whole = alike and other.nbytes == data.nbytes
+            if not whole or other.ctypes.data != data.ctypes.data:
                 raise RuntimeError(SHARED)
 
 
@@ -224,6 +231,13 @@ def rebase(self: Tensor, node: Node | None) -> None:
     if NAMESPACE["special"]:
         finish(self if root is None else root)
     refresh_views(self if root is None else root)
+
+
+def touched(self: Tensor) -> None:
+    """After a change that is not recorded: views take a new node, as in PyTorch."""
+    root = self if self._root is None else self._root
+    if root._views is not None and root._node is not None:
+        refresh_views(root)
 
 
 def refresh_views(root: Tensor) -> None:

@@ -107,8 +107,8 @@ def name_of(node: Node) -> str:
 
 
 def short_name(node: Node) -> str:
-    """The name as it stands in messages: `Mul` for `MulBackward0`."""
-    return re.sub(r"Backward\d*$", "", name_of(node))
+    """The name as it stands in messages: `Mul` for `MulBackward0`, `Pow1`."""
+    return re.sub(r"Backward0?(\d*)$", r"\1", name_of(node))
 
 
 def is_leaf_node(node: Node) -> bool:

@@ -12,7 +12,7 @@ from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
 from tracegrad.eager.registry import axes_of, axis_of, torch_function, write_out
-from tracegrad.eager.runtime import general
+from tracegrad.eager.runtime import general, shape_error
 from tracegrad.eager.shapes import clone, getitem_op, squeeze, to
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import extreme, index, product, reduce, scatter, select
@@ -205,7 +205,11 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         _different_types(a, b)
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
         _misfit(a, b)
-    result = matmul_op.eager(input, other)
+    try:
+        result = matmul_op.eager(input, other)
+    except ValueError as error:
+        batches = [np.empty(x.shape[:-2]) for x in (a, b)]
+        raise shape_error(error, *batches) from None
     return result if out is None else write_out(out, result, "matmul")
 
 

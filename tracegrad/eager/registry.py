@@ -24,7 +24,14 @@ from typing import Any
 import numpy as np
 
 from tracegrad.eager.engine import Entry, entry_of
-from tracegrad.eager.inplace import check_allowed, check_writable, in_place, named
+from tracegrad.eager.inplace import (
+    check_allowed,
+    check_partial,
+    check_writable,
+    in_place,
+    named,
+    touched,
+)
 from tracegrad.eager.modes import NAMESPACE
 from tracegrad.eager.runtime import SCALARS
 from tracegrad.eager.tensor import Tensor, wrap
@@ -143,6 +150,8 @@ def in_place_op(entry: Entry, name: str) -> Callable:
         return _compute_into(entry, self, ())
 
     def binary(self: Tensor, other: Any) -> Tensor:
+        if isinstance(other, Tensor):
+            check_partial(self._data, (other,))
         if not check_allowed(self, (other,)):
             data = self._data
             operand = (
@@ -167,13 +176,19 @@ def _compute_into(entry: Entry, self: Tensor, others: tuple) -> Tensor:
     data = self._data
     if not data.flags.c_contiguous:
         check_writable(data)
+    written = False
     if entry.prepare().run is entry.elementwise:
         try:
             entry.run(data, *others, out=data)
         except (ValueError, TypeError):
             pass  # the general way has the error that the user should see
+        except RuntimeWarning:
+            written = True  # NumPy complains when all is done
         else:
+            written = True
+        if written:
             changed(data)
+            touched(self)
             return self
     return in_place(self, entry.eager, *[wrap(x) for x in others])
 

@@ -35,4 +35,9 @@ MINIMUM = [
     lambda ct, z, x, y: _of_larger(ct, y, x),
     lambda ct, z, x, y: _of_larger(ct, x, y),
 ]
+# PyTorch keeps the operands of a quotient, not the quotient.
+DIVIDE = [
+    lambda ct, z, x, y: ct / y,
+    lambda ct, z, x, y: -(ct * (x / y / y)),
+]
 POWER = [base_of_power, exponent_of_power]

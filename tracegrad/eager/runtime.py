@@ -64,7 +64,9 @@ def conform(g: Any, shape: tuple, dtype: np.dtype) -> Any:
     """A cotangent with the shape and the dtype of its primal."""
     if g.shape != shape:
         extra = g.ndim - len(shape)
-        if extra > 0:
+        if extra < 0:
+            g = np.broadcast_to(g, shape)
+        elif extra:
             g = np.add.reduce(g, axis=tuple(range(extra)) if extra > 1 else 0)
         if g.shape != shape:
             axes = tuple([i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1])
@@ -76,6 +78,22 @@ def conform(g: Any, shape: tuple, dtype: np.dtype) -> Any:
             g = g.real
         g = g.astype(dtype)
     return g
+
+
+def again(error: Exception, run: Callable, *arrays: Any, **attrs: Any) -> Any:
+    """Compute once more, in silence, where NumPy's warning was turned into an error.
+
+    PyTorch divides by zero without a word.  Warnings that are only shown are filtered
+    by their place; see `tracegrad.eager`.
+
+    Raises:
+        RuntimeError: for any other error, in PyTorch's words if the operands do not
+            broadcast.
+    """
+    if isinstance(error, RuntimeWarning):
+        with np.errstate(all="ignore"):
+            return run(*arrays, **attrs)
+    raise shape_error(error, *arrays) from None
 
 
 def without_nan(g: Any, ct: Any) -> Any:
@@ -353,7 +371,7 @@ def general(
             f"{entry.op.name}(): argument 'input' (position 1) must be Tensor, not "
             f"{type(args[0]).__name__ if args else 'nothing'}"
         )
-    if any([type(x) is np.ndarray and x.dtype.kind == "c" for x in arrays]):
+    if any(type(x) is np.ndarray and x.dtype.kind == "c" for x in arrays):
         entry = entry.for_complex()
     if entry.elementwise is not None:
         operands = promoted(entry, arrays)
@@ -362,8 +380,8 @@ def general(
         operands = arrays
     try:
         made = entry.run(*operands, **attrs)
-    except ValueError as error:
-        raise shape_error(error, *operands) from None
+    except (RuntimeWarning, ValueError) as error:
+        made = again(error, entry.run, *operands, **attrs)
     if nodes != [None] * len(nodes):
         last = len(entry.flows) - 1
         nodes = [n if entry.flows[min(k, last)] else None for k, n in enumerate(nodes)]

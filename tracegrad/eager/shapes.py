@@ -132,6 +132,12 @@ def numel(input: Tensor) -> int:
     return input._data.size
 
 
+@torch_function("element_size", methods=True, function=False)
+def element_size(self: Tensor) -> int:
+    """Bytes per element."""
+    return self._data.itemsize
+
+
 @torch_function("is_tensor")
 def is_tensor(obj: Any) -> bool:
     """Whether `obj` is a tensor."""

@@ -1,0 +1,191 @@
+"""Eager mode beside PyTorch's: time per op, and a step of a small network.
+
+    python benchmarks/eager.py [--repeat 60] [--only chain]
+
+Each program runs in warm blocks: many runs of one library, then many of the other, in
+turns, garbage collection off, one thread.  The figure is the median of a library's
+fastest block times, in microseconds for each forward op with its share of backward.
+The column `ratio` is ours by PyTorch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tracegrad.eager as tg
+
+OPS = 50
+
+
+def scalars(t: Any) -> Callable[[], Any]:
+    """`y.sin() * 1.01 + 0.1`: Python numbers as operands."""
+    x = t.tensor(np.linspace(0.1, 1.0, 10, dtype=np.float32), requires_grad=True)
+
+    def run() -> Any:
+        y = x
+        for _ in range(OPS):
+            y = y.sin() * 1.01 + 0.1
+        y.sum().backward()
+
+    return run
+
+
+def operands(t: Any, requires_grad: bool, shape: tuple) -> Callable[[], Any]:
+    """The same with tensors as operands."""
+    x = t.tensor(np.linspace(0.1, 1.0, 10, dtype=np.float32), requires_grad=True)
+    a = t.full(shape, 1.01, requires_grad=requires_grad)
+    b = t.full(shape, 0.1, requires_grad=requires_grad)
+
+    def run() -> Any:
+        y = x
+        for _ in range(OPS):
+            y = y.sin() * a + b
+        y.sum().backward()
+
+    return run
+
+
+def own_leaves(t: Any) -> Callable[[], Any]:
+    """The same with a leaf of its own for each op."""
+    x = t.tensor(np.linspace(0.1, 1.0, 10, dtype=np.float32), requires_grad=True)
+    leaves = [
+        (
+            t.full((10,), 1.01, requires_grad=True),
+            t.full((10,), 0.1, requires_grad=True),
+        )
+        for _ in range(OPS)
+    ]
+
+    def run() -> Any:
+        y = x
+        for a, b in leaves:
+            y = y.sin() * a + b
+        y.sum().backward()
+
+    return run
+
+
+def forward_only(t: Any, record: bool) -> Callable[[], Any]:
+    """The scalar chain without backward."""
+    x = t.tensor(np.linspace(0.1, 1.0, 10, dtype=np.float32), requires_grad=True)
+
+    def run() -> Any:
+        with t.set_grad_enabled(record):
+            y = x
+            for _ in range(OPS):
+                y = y.sin() * 1.01 + 0.1
+        return y
+
+    return run
+
+
+def second_order(t: Any) -> Callable[[], Any]:
+    """Backward with `create_graph`, then once more."""
+    x = t.tensor(np.linspace(0.1, 1.0, 10, dtype=np.float32), requires_grad=True)
+
+    def run() -> Any:
+        y = x
+        for _ in range(OPS):
+            y = y.sin() * 1.01 + 0.1
+        (g,) = t.autograd.grad(y.sum(), x, create_graph=True)
+        g.sum().backward()
+
+    return run
+
+
+def mlp(t: Any) -> Callable[[], Any]:
+    """A step of a network 8-16-4 on a batch of 32, plain gradient descent."""
+    rng = np.random.default_rng(0)
+
+    def leaf(*shape: int) -> Any:
+        data = rng.standard_normal(shape).astype(np.float32)
+        return t.tensor(data, requires_grad=True)
+
+    x, y = leaf(32, 8).detach(), leaf(32, 4).detach()
+    parameters = [leaf(8, 16), leaf(16), leaf(16, 4), leaf(4)]
+    w1, b1, w2, b2 = parameters
+
+    def run() -> Any:
+        h = (x @ w1 + b1).tanh()
+        loss = ((h @ w2 + b2 - y) ** 2).mean()
+        loss.backward()
+        with t.no_grad():
+            for p in parameters:
+                p -= 1e-4 * p.grad
+                p.grad = None
+
+    return run
+
+
+PROGRAMS: dict[str, tuple[Callable[[Any], Callable[[], Any]], int, float]] = {
+    "chain, Python numbers": (scalars, 3 * OPS, 0.6),
+    "chain, tensors without grad": (lambda t: operands(t, False, (10,)), 3 * OPS, 0.6),
+    "chain, shared leaves": (lambda t: operands(t, True, (10,)), 3 * OPS, 0.6),
+    "chain, leaves with grad": (own_leaves, 3 * OPS, 0.6),
+    "chain, broadcast leaf": (lambda t: operands(t, True, (1,)), 3 * OPS, 0.8),
+    "forward only": (lambda t: forward_only(t, True), 3 * OPS, 0.6),
+    "forward only, no_grad": (lambda t: forward_only(t, False), 3 * OPS, 0.6),
+    "second order": (second_order, 3 * OPS, 1.0),
+    "MLP step (whole)": (mlp, 1, 0.6),
+}
+
+
+def block(run: Callable[[], Any], count: int) -> float:
+    """The median time of `count` runs, in seconds."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def compare(make: Callable[[Any], Any], libraries: list[Any], repeat: int) -> list:
+    """The time of one run in each library."""
+    runs = [make(t) for t in libraries]
+    for run in runs:
+        block(run, 5)
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(5):
+        for k, run in enumerate(runs):
+            times[k].append(block(run, max(repeat // 5, 1)))
+    return [min(t) for t in times]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeat", type=int, default=60)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    if torch is not None:
+        torch.set_num_threads(1)
+    libraries = [tg] if torch is None else [tg, torch]
+    gc.disable()
+    print(
+        f"{'microseconds per op':32}{'tracegrad':>10}{'torch':>10}{'ratio':>8}{'bar':>6}"
+    )
+    for name, (make, ops, bar) in PROGRAMS.items():
+        if options.only not in name:
+            continue
+        times = [1e6 * t / ops for t in compare(make, libraries, options.repeat)]
+        line = f"{name:32}{times[0]:10.2f}"
+        if len(times) > 1:
+            line += f"{times[1]:10.2f}{times[0] / times[1]:8.2f}{bar:6.1f}"
+        print(line, flush=True)
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()
