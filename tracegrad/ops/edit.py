@@ -313,6 +313,7 @@ def ldexp(x, i):
         lambda cts, out, x: None if cts[0] is None else ldexp(cts[0], -out[1]),
     ],
     accepts=[np.frexp],
+    noun="mantissa exponent",
     samples=[arg(3, lo=0.6, hi=0.9).with_(), arg("n", 2, lo=2.2, hi=3.8).with_()],
 )
 def frexp(x):

@@ -7,7 +7,7 @@ import numpy as xp
 
 from tracegrad.errors import ShapeError
 from tracegrad.ir.types import ArrayType
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.infer import canonical_axis, normal_axes, reduced_shape, refuse
 from tracegrad.ops.record import as_operand, ndim_of
 from tracegrad.ops.reduce import (
@@ -20,14 +20,14 @@ from tracegrad.ops.reduce import (
     masked,
     per_lane,
     take_as,
-    without_nan,
 )
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, data
 from tracegrad.ops.select import maximum, minimum
 
 
-def _infer_extreme(t: ArrayType, *, axis, keepdims):
+def infer_extreme(t: ArrayType, *, axis, keepdims):
+    """Inference of an extreme, which no elements do not have."""
     for a in normal_axes(axis, t.ndim):
         if t.shape[a] == 0:
             raise ShapeError(
@@ -52,13 +52,13 @@ def _shared(ct, y, x, *, axis, keepdims):
     return keep_axes(ct / count, x, axis, keepdims) * hits
 
 
-@op(infer=_infer_extreme, vjp=[_shared], samples=_EXTREMES)
+@op(infer=infer_extreme, vjp=[_shared], batch=Batch.REDUCE, samples=_EXTREMES)
 def max(x, *, axis=None, keepdims=False):
     """Largest element over `axis`; equal ones share the cotangent."""
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_infer_extreme, vjp=[_shared], samples=_EXTREMES)
+@op(infer=infer_extreme, vjp=[_shared], batch=Batch.REDUCE, samples=_EXTREMES)
 def min(x, *, axis=None, keepdims=False):
     """Smallest element over `axis`; equal ones share the cotangent."""
     return xp.min(x, axis=axis, keepdims=keepdims)
@@ -115,16 +115,6 @@ def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=N
     return min_call(take_as(array, dtype), axis, out, keepdims, initial, where)
 
 
-@accept(np.nanmax)
-def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
-    return max_call(without_nan(as_operand(a), -np.inf), axis, out, keepdims)
-
-
-@accept(np.nanmin)
-def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
-    return min_call(without_nan(as_operand(a), np.inf), axis, out, keepdims)
-
-
 @accept(np.ptp)
 def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
     largest = max_call(a, axis, out, keepdims)
@@ -133,16 +123,16 @@ def _(a, axis=None, out=None, keepdims=NOT_GIVEN):
 
 # --------------------------------------------------------------------------- positions
 def _infer_position(t: ArrayType, *, axis, keepdims):
-    return _infer_extreme(t, axis=axis, keepdims=keepdims).with_dtype(np.int64)
+    return infer_extreme(t, axis=axis, keepdims=keepdims).with_dtype(np.int64)
 
 
-@op(infer=_infer_position, vjp=[None], samples=COUNTS)
+@op(infer=_infer_position, vjp=[None], batch=Batch.LANE, samples=COUNTS)
 def argmax(x, *, axis=None, keepdims=False):
     """Position of the first largest element along `axis`."""
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_infer_position, vjp=[None], samples=COUNTS)
+@op(infer=_infer_position, vjp=[None], batch=Batch.LANE, samples=COUNTS)
 def argmin(x, *, axis=None, keepdims=False):
     """Position of the first smallest element along `axis`."""
     return xp.argmin(x, axis=axis, keepdims=keepdims)

@@ -67,6 +67,11 @@ def polyval(p, x):
     return xp.polyval(p, x)
 
 
+@polyval.batch
+def _(b, p, x):
+    return NotImplemented if b.has(0) else polyval(p, x)
+
+
 @polyval.vjp
 def _(ct, y, p, x):
     count = _fixed("np.polyval", p)

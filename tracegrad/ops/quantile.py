@@ -60,7 +60,7 @@ _WITH_NAN = data(((1.0, np.nan, 3.0, 2.0), (np.nan, 5.0, np.nan, 4.0)))
 
 @op(
     infer=_infer_neighbours,
-    noun="places",
+    noun="places weights",
     helper=True,
     samples=[
         call(arg("n"), data(0.3), axis=0),
@@ -134,7 +134,7 @@ def _along_quantiles(x: Any, axis: int, q: Any) -> Any:
 @op(
     infer=_infer_neighbours,
     vjp=[None, None],
-    noun="places",
+    noun="places weights",
     helper=True,
     samples=[
         *[call(arg("n"), data(0.3), axis=0, method=m) for m in _STEPS.split()],
@@ -336,6 +336,17 @@ def _nan_samples(scale: float) -> list:
     ]
 
 
+def _over_batch(which, b, x, q, attrs):
+    """The op over a batch of `x`; the axes of `q` come first in its result."""
+    if b.has(1):
+        return NotImplemented
+    rank, axis = b.rank(0), attrs["axis"]
+    axes = range(rank) if axis is None else axis if type(axis) is tuple else (axis,)
+    moved = tuple([a % rank + 1 for a in axes])
+    made = which(x, q, **{**attrs, "axis": moved if len(moved) > 1 else moved[0]})
+    return moveaxis(made, b.rank(1), 0)
+
+
 # ------------------------------------------------------------------------------ the ops
 @op(infer=_infer("quantile"), samples=_samples(1.0))
 def quantile(x, q, *, axis=None, method="linear", keepdims=False):
@@ -346,6 +357,11 @@ def quantile(x, q, *, axis=None, method="linear", keepdims=False):
     exists for the continuous methods; at a data point it is that from the right.
     """
     return xp.quantile(x, q, axis=axis, method=method, keepdims=keepdims)
+
+
+@quantile.batch
+def _(b, x, q, **attrs):
+    return _over_batch(quantile, b, x, q, attrs)
 
 
 @quantile.vjp
@@ -359,6 +375,11 @@ def percentile(x, q, *, axis=None, method="linear", keepdims=False):
     return xp.percentile(x, q, axis=axis, method=method, keepdims=keepdims)
 
 
+@percentile.batch
+def _(b, x, q, **attrs):
+    return _over_batch(percentile, b, x, q, attrs)
+
+
 @percentile.vjp
 def _(ct, y, x, q, **attrs):
     return _pull(ct, x, q, skips=False, percent=True, **attrs)
@@ -370,6 +391,11 @@ def nanquantile(x, q, *, axis=None, method="linear", keepdims=False):
     return xp.nanquantile(x, q, axis=axis, method=method, keepdims=keepdims)
 
 
+@nanquantile.batch
+def _(b, x, q, **attrs):
+    return _over_batch(nanquantile, b, x, q, attrs)
+
+
 @nanquantile.vjp
 def _(ct, y, x, q, **attrs):
     return _pull(ct, x, q, skips=True, percent=False, **attrs)
@@ -379,6 +405,11 @@ def _(ct, y, x, q, **attrs):
 def nanpercentile(x, q, *, axis=None, method="linear", keepdims=False):
     """`percentile` of the elements that are not nan."""
     return xp.nanpercentile(x, q, axis=axis, method=method, keepdims=keepdims)
+
+
+@nanpercentile.batch
+def _(b, x, q, **attrs):
+    return _over_batch(nanpercentile, b, x, q, attrs)
 
 
 @nanpercentile.vjp

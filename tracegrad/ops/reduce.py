@@ -10,8 +10,8 @@ import numpy as xp
 from tracegrad.errors import ShapeError
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import size
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.create import full_like, size
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import expand_dims
 from tracegrad.ops.infer import (
     canonical_axis,
@@ -60,7 +60,7 @@ def per_lane(count, x):
     return astype(count, dtype=np.dtype(dtype_of(x).char.lower()).name)
 
 
-def _reduction(dtype_rule):
+def infer_reduction(dtype_rule):
     """Inference of a reduction whose result has the dtype `dtype_rule(t.dtype)`."""
 
     def infer(t: ArrayType, *, axis, keepdims=False, **attrs):
@@ -103,10 +103,11 @@ _DTYPES = [
 
 # ------------------------------------------------------------------------ sum and mean
 @op(
-    infer=_reduction(widened),
+    infer=infer_reduction(widened),
     vjp=[lambda ct, y, x, *, axis, keepdims: spread(ct, x, axis, keepdims)],
     linear=True,
     noun="total",
+    batch=Batch.REDUCE,
     samples=[*AXES, *_DTYPES],
 )
 def sum(x, *, axis=None, keepdims=False):
@@ -115,13 +116,14 @@ def sum(x, *, axis=None, keepdims=False):
 
 
 @op(
-    infer=_reduction(averaged),
+    infer=infer_reduction(averaged),
     vjp=[
         lambda ct, y, x, *, axis, keepdims: spread(
             ct / count_along(x, axis), x, axis, keepdims
         )
     ],
     linear=True,
+    batch=Batch.REDUCE,
     samples=[*AXES, *_DTYPES],
 )
 def mean(x, *, axis=None, keepdims=False):
@@ -175,21 +177,8 @@ def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=N
     return sum_call(array, axis, dtype, out, keepdims, initial, where)
 
 
-@accept(np.nansum)
-def _(
-    a,
-    axis=None,
-    dtype=None,
-    out=None,
-    keepdims=NOT_GIVEN,
-    initial=NOT_GIVEN,
-    where=NOT_GIVEN,
-):
-    a = as_operand(a)
-    return sum_call(without_nan(a, 0), axis, dtype, out, keepdims, initial, where)
-
-
 def without_nan(x, instead):
+    """`x` with another number for nan."""
     # Only NaN differs from itself.
     return where(x == x, x, instead)
 
@@ -215,20 +204,15 @@ def mean_call(
     return total / per_lane(_count_where(where, x, axis, keepdims), x)
 
 
-@accept(np.nanmean)
-def _(a, axis=None, dtype=None, out=None, keepdims=NOT_GIVEN, *, where=NOT_GIVEN):
-    a = as_operand(a)
-    refuse("np.nanmean", where=where)
-    return mean_call(a, axis, dtype, out, keepdims, where=a == a)
-
-
 @accept(np.average)
 def _(a, axis=None, weights=None, returned=False, *, keepdims=NOT_GIVEN):
-    refuse("np.average", returned=returned or None)
     x = as_operand(a)
     axis, keepdims = canonical_axis(axis, ndim_of(x)), flag(keepdims)
     if weights is None:
-        return mean(x, axis=axis, keepdims=keepdims)
+        average = mean(x, axis=axis, keepdims=keepdims)
+        if not returned:
+            return average
+        return average, full_like(average, count_along(x, axis))
     w = as_operand(weights)
     if shape_of(w) != shape_of(x):
         if ndim_of(w) != 1 or not isinstance(axis, int):
@@ -243,7 +227,8 @@ def _(a, axis=None, weights=None, returned=False, *, keepdims=NOT_GIVEN):
         axis=axis,
         keepdims=keepdims,
     )
-    return sum(x * w, axis=axis, keepdims=keepdims) / total
+    average = sum(x * w, axis=axis, keepdims=keepdims) / total
+    return (average, total) if returned else average
 
 
 # ---------------------------------------------------------------------------- variance
@@ -264,11 +249,12 @@ def _centred(x, axis):
     return conj(centred) if dtype_of(x).kind == "c" else centred
 
 
-def _less(count, ddof):
+def less(count, ddof):
+    """A count less the degrees of freedom that an estimate has used."""
     return count - ddof if ddof else count
 
 
-@op(infer=_reduction(squared), samples=_SPREADS)
+@op(infer=infer_reduction(squared), batch=Batch.REDUCE, samples=_SPREADS)
 def var(x, *, axis=None, ddof=0, keepdims=False):
     """Variance over `axis`, the sum of squares divided by the size less `ddof`."""
     return xp.var(x, axis=axis, ddof=ddof, keepdims=keepdims)
@@ -276,11 +262,11 @@ def var(x, *, axis=None, ddof=0, keepdims=False):
 
 @var.vjp
 def _(ct, y, x, *, axis, ddof, keepdims):
-    scale = 2.0 / _less(count_along(x, axis), ddof)
+    scale = 2.0 / less(count_along(x, axis), ddof)
     return keep_axes(scale * ct, x, axis, keepdims) * _centred(x, axis)
 
 
-@op(infer=_reduction(squared), samples=_SPREADS)
+@op(infer=infer_reduction(squared), batch=Batch.REDUCE, samples=_SPREADS)
 def std(x, *, axis=None, ddof=0, keepdims=False):
     """Standard deviation over `axis`; the derivative at equal elements is 0."""
     return xp.std(x, axis=axis, ddof=ddof, keepdims=keepdims)
@@ -288,7 +274,7 @@ def std(x, *, axis=None, ddof=0, keepdims=False):
 
 @std.vjp
 def _(ct, y, x, *, axis, ddof, keepdims):
-    count = _less(count_along(x, axis), ddof)
+    count = less(count_along(x, axis), ddof)
     scale = ct / (count * where(y > 0, y, 1.0))
     return keep_axes(scale, x, axis, keepdims) * _centred(x, axis)
 
@@ -306,8 +292,12 @@ def _spread_call(which, a, axis, dtype, ddof, keepdims, mask, given_mean, correc
     squares = absolute(centred) ** 2 if dtype_of(x).kind == "c" else centred**2
     total = sum(masked(squares, mask, 0), axis=axis, keepdims=keepdims)
     count = per_lane(_count_where(mask, x, axis, keepdims), total)
-    variance = total / _less(count, ddof)
-    return variance if which is var else variance**0.5
+    variance = total / less(count, ddof)
+    if which is var:
+        return variance
+    # As `std` has it, the derivative at equal elements is 0.
+    spreads = variance > 0
+    return where(spreads, where(spreads, variance, 1.0) ** 0.5, variance)
 
 
 @var.accept(np.var, methods=["var"])
@@ -346,21 +336,10 @@ def std_call(
     return _spread_call(std, a, axis, dtype, ddof, keepdims, where, mean, correction)
 
 
-@accept(np.nanvar)
-def _(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NOT_GIVEN):
-    a = as_operand(a)
-    return var_call(a, axis, dtype, out, ddof, keepdims, where=a == a)
-
-
-@accept(np.nanstd)
-def _(a, axis=None, dtype=None, out=None, ddof=0, keepdims=NOT_GIVEN):
-    a = as_operand(a)
-    return std_call(a, axis, dtype, out, ddof, keepdims, where=a == a)
-
-
 # ----------------------------------------------------------------------------- product
 @op(
-    infer=_reduction(widened),
+    infer=infer_reduction(widened),
+    batch=Batch.REDUCE,
     samples=[
         *AXES,
         *_DTYPES,
@@ -431,25 +410,25 @@ def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=N
 
 # ----------------------------------------------------------------- counts and positions
 def _to(dtype):
-    return _reduction(lambda _: np.dtype(dtype))
+    return infer_reduction(lambda _: np.dtype(dtype))
 
 
 COUNTS = [arg(3).with_(), arg("n", 3).with_(axis=0), arg(2, 3).with_(keepdims=True)]
 
 
-@op(infer=_to(bool), vjp=[None], samples=COUNTS)
+@op(infer=_to(bool), vjp=[None], batch=Batch.REDUCE, samples=COUNTS)
 def any(x, *, axis=None, keepdims=False):
     """Whether some element over `axis` is true."""
     return xp.any(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_to(bool), vjp=[None], samples=COUNTS)
+@op(infer=_to(bool), vjp=[None], batch=Batch.REDUCE, samples=COUNTS)
 def all(x, *, axis=None, keepdims=False):
     """Whether all elements over `axis` are true."""
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
-@op(infer=_to(np.int64), vjp=[None], samples=COUNTS)
+@op(infer=_to(np.int64), vjp=[None], batch=Batch.REDUCE, samples=COUNTS)
 def count_nonzero(x, *, axis=None, keepdims=False):
     """Number of elements over `axis` that are not zero."""
     return xp.count_nonzero(x, axis=axis, keepdims=keepdims)

@@ -10,11 +10,13 @@ import numpy as xp
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.create import full
+from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import flip_axes
 from tracegrad.ops.infer import like_first, normal_axis, refuse
+from tracegrad.ops.join import concatenate
 from tracegrad.ops.library import Library
-from tracegrad.ops.record import as_array, dtype_of, ndim_of
+from tracegrad.ops.record import as_array, dtype_of, ndim_of, shape_of
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.shape import ravel, to_shape
 
@@ -39,7 +41,7 @@ _SCANS = [
 ]
 
 
-@op(infer=_infer_scan, linear=True, samples=_SCANS)
+@op(infer=_infer_scan, linear=True, batch=Batch.LANE, samples=_SCANS)
 def cumsum(x, *, axis=None):
     """Running sum along `axis`, which only a user leaves out."""
     return x.cumsum(axis=axis)
@@ -52,6 +54,7 @@ def _(ct, y, x, *, axis):
 
 @op(
     infer=_infer_scan,
+    batch=Batch.LANE,
     samples=[
         *_SCANS,
         data((2.0, 0.0, 3.0, 4.0)).with_(axis=0),
@@ -110,22 +113,37 @@ def _(array, axis=0, dtype=None, out=None):
     return _accumulate(cumprod, array, axis, dtype, out)
 
 
+def _cumulative(which, x, axis, dtype, out, first):
+    """`which` along an axis, after the value of no elements if that is given."""
+    x = as_array(x)
+    if axis is None and ndim_of(x) > 1:
+        raise ArgumentError(
+            "an axis is needed for more than one", fix="give axis=, or use x.ravel()"
+        )
+    made = _scan_call(which, x, axis, dtype, out)
+    if first is None:
+        return made
+    axis = normal_axis(axis or 0, ndim_of(made))
+    shape = (*shape_of(made)[:axis], 1, *shape_of(made)[axis + 1 :])
+    start = full(first, shape=shape, dtype=dtype_of(made).name)
+    return concatenate(start, made, axis=axis)
+
+
 @accept(np.cumulative_sum)
 def _(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-    refuse("np.cumulative_sum", include_initial=include_initial or None)
-    return _scan_call(cumsum, x, axis, dtype, out)
+    return _cumulative(cumsum, x, axis, dtype, out, 0 if include_initial else None)
 
 
 @accept(np.cumulative_prod)
 def _(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-    refuse("np.cumulative_prod", include_initial=include_initial or None)
-    return _scan_call(cumprod, x, axis, dtype, out)
+    return _cumulative(cumprod, x, axis, dtype, out, 1 if include_initial else None)
 
 
 # --------------------------------------------------------- what the rules are made from
 @op(
     infer=lambda t, *, axis, fill_value, back: t,
     noun="moved",
+    batch=Batch.LANE,
     samples=[
         arg("n").with_(axis=0, fill_value=1.0),
         arg(2, 3, 2).with_(axis=1, fill_value=0.0, back=True),
@@ -158,6 +176,7 @@ def _(ct, y, x, *, axis, fill_value, back):
 @op(
     infer=lambda a, b, *, axis, back: b,
     noun="state",
+    batch=Batch.LANE,
     samples=[
         call(arg("n"), arg("n"), axis=0),
         call(arg(2, 3, 2), arg(2, 3, 2), axis=1, back=True),
@@ -195,6 +214,7 @@ def _(ct, s, a, b, *, axis, back):
 @op(
     infer=like_first,
     noun="others",
+    batch=Batch.LANE,
     samples=[
         arg("n").with_(axis=0),
         arg(2, 3, 2).with_(axis=1),

@@ -1,4 +1,4 @@
-"""Covariance and correlation, and scans that leave out nan."""
+"""Covariance and correlation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tracegrad.errors import ShapeError
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import size
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, op
 from tracegrad.ops.diagonal import diagonal
 from tracegrad.ops.elementary import sqrt
 from tracegrad.ops.index import expand_dims
@@ -19,8 +19,8 @@ from tracegrad.ops.infer import refuse, result_dtype
 from tracegrad.ops.join import concatenate
 from tracegrad.ops.norm import norm
 from tracegrad.ops.product import conjugated, matmul, swap_last
-from tracegrad.ops.record import as_array, as_operand, dtype_of, ndim_of
-from tracegrad.ops.reduce import NOT_GIVEN, mean, prod_call, without_nan
+from tracegrad.ops.record import as_array, dtype_of, ndim_of
+from tracegrad.ops.reduce import NOT_GIVEN, mean
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg
 from tracegrad.ops.select import real
@@ -173,28 +173,3 @@ def _(x, y=None, rowvar=True, bias=NOT_GIVEN, ddof=NOT_GIVEN, *, dtype=None):
         return c / c
     spread = sqrt(real(diagonal(c)))
     return c / expand_dims(spread, axis=(1,)) / spread
-
-
-# ------------------------------------------------------------------------- without nan
-@accept(np.nanprod)
-def _(
-    a,
-    axis=None,
-    dtype=None,
-    out=None,
-    keepdims=NOT_GIVEN,
-    initial=NOT_GIVEN,
-    where=NOT_GIVEN,
-):
-    a = without_nan(as_operand(a), 1)
-    return prod_call(a, axis, dtype, out, keepdims, initial, where)
-
-
-@accept(np.nancumsum)
-def _(a, axis=None, dtype=None, out=None):
-    return ACCEPT[np.cumsum](without_nan(as_array(a), 0), axis, dtype, out)
-
-
-@accept(np.nancumprod)
-def _(a, axis=None, dtype=None, out=None):
-    return ACCEPT[np.cumprod](without_nan(as_array(a), 1), axis, dtype, out)
