@@ -31,3 +31,4 @@ class Library:
 
 
 special = Library("scipy.special", jax="jax.scipy.special")
+linalg = Library("scipy.linalg", jax="jax.scipy.linalg")
