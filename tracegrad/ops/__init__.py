@@ -36,6 +36,7 @@ from tracegrad.ops import (  # noqa: F401
     order,
     polynomial,
     product,
+    quadrature,
     quantile,
     ranges,
     rearrange,
