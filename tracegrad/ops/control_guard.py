@@ -9,7 +9,6 @@ raises `UntracedBranch` for a call that leads elsewhere.
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from tracegrad.errors import UntracedBranch
 from tracegrad.ir.graph import Node
@@ -32,7 +31,7 @@ def _guard(value, *, outcome, where, number):
 
 # No entry of the table of ops: users do not call it, and it computes nothing.
 #
-# Attributes: `outcome`, a bool for a test and an int for a number; `where`, the message;
+# Attributes: `outcome`, a bool for a test, an int for a number; `where`, the message;
 # `number`, the position among the guards of its trace, so that none is merged.
 guard = Op(_guard, _no_result)
 guard.name = guard.noun = "guard"
@@ -65,11 +64,8 @@ def _compared(node: Node, value: ast.expr, operator: ast.cmpop) -> ast.expr:
     return ast.Compare(value, [operator], [number])
 
 
-def said(node: Node, outcome: Any = None) -> str:
-    """For people: where the guard stands, and how it was decided."""
-    outcome = node.attrs["outcome"] if outcome is None else outcome
+def said(node: Node) -> str:
+    """For people: where the guard stands, and what was found there."""
     place = node.at[-1] if node.at else None
-    where = f"{place.where}: {place.text}" if place else "a test"
-    if type(outcome) is bool:
-        return f"{where} is {outcome}" if outcome else f"{where} is not"
-    return f"{where} has the number {outcome}"
+    where = f"{place.where}: `{place.text}`" if place else "a test"
+    return f"{where} was {node.attrs['outcome']}"

@@ -12,11 +12,6 @@ from tracegrad.ir.tree import restore
 from tracegrad.ops.evaluate import evaluate
 
 
-def is_guarded(nodes: Iterable[Node]) -> bool:
-    """Whether a program is for some values of its arguments only."""
-    return any(node.op.guards for node in nodes)
-
-
 def refuse_guards(nodes: Iterable[Node]) -> None:
     """A program that cannot stop in the middle, as under `jax.jit`, has no guards.
 

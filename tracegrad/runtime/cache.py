@@ -23,6 +23,10 @@ Axis = tuple[int, int]  # position of the leaf in the call, and the axis
 # How many programs one function may have, unless its `max_specializations` says
 # otherwise.
 MAX_SPECIALIZATIONS = 64
+# How many traces, parting at tests of values, are written as one function, and how long
+# that function may be.  A function that needs more runs as several.
+MAX_TRACES = 8
+MAX_LINES = 2000
 
 
 class SpecializationWarning(RuntimeWarning):

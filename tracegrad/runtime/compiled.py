@@ -42,6 +42,7 @@ class Compiled:
     Attributes:
         max_specializations: how many programs are kept before a warning is given and
             the oldest is dropped.
+        max_traces: how many traces become one program with branches.
     """
 
     def __init__(self, function: Callable, options: Options) -> None:
@@ -60,8 +61,9 @@ class Compiled:
         self._first: Callable = _always_miss
         self._rest: tuple[Callable, ...] = ()
         self._all: list[Specialization] = []
-        self._warned = False
+        self._warned = self._warned_of_traces = False
         self.max_specializations = cache.MAX_SPECIALIZATIONS
+        self.max_traces = cache.MAX_TRACES
 
     # ------------------------------------------------------------------------ calls
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -93,7 +95,8 @@ class Compiled:
                 )
             found = self._specialization(call)
         except TracegradError as error:
-            raise error.locate(self._options.op, self._binder.at)
+            error.locate(self._options.op, self._binder.at)
+            raise
         self._promote(found.entry)
         return self._run(found, call)
 
@@ -116,15 +119,63 @@ class Compiled:
                 return out
         with self._lock:
             try:
-                made = self._make(call)
+                made = self._new(call)
             except TracegradError as error:
-                raise error.locate(self._options.op, self._binder.at)
-        self._promote(made.entry)
-        self._latest = made
+                error.locate(self._options.op, self._binder.at)
+                raise
+            kept = self._join(made, tried) or self._keep(made, call)
+        self._promote(kept.entry)
+        self._latest = kept
         try:
-            return made.run(*args, **kwargs)
+            return kept.run(*args, **kwargs)
         except UntracedBranch:
             return made.interpret(call)
+
+    def _join(
+        self, made: Specialization, others: list[Specialization]
+    ) -> Specialization | None:
+        """Make a program of a new trace and those of another, if they share a prefix.
+
+        The new program takes the place of the other.  It is None if that is not
+        possible, or if the program would become too large.
+        """
+        full = False
+        for other in others:
+            joined = other.joined(made)
+            if joined is None:
+                continue
+            if (
+                len(joined.paths) <= self.max_traces
+                and len(joined.source.text.splitlines()) <= cache.MAX_LINES
+            ):
+                self._replace(other, joined)
+                return joined
+            full = True
+        if full and not self._warned_of_traces:
+            self._warned_of_traces = True
+            warnings.warn(
+                f"{self._binder.name}() was traced more than {self.max_traces} times "
+                f"for different branches, or grew too long, the last time because "
+                f"{made.traces[-1]}. Each further branch is a program of its own, "
+                "which calls try one by one. Use np.where, tg.cond or tg.while_loop "
+                "there, or raise max_traces.",
+                SpecializationWarning,
+                stacklevel=5,
+            )
+        return None
+
+    def _replace(self, old: Specialization, new: Specialization) -> None:
+        for kept in (self._all, self._families[old.key].specializations):
+            if old in kept:
+                kept[kept.index(old)] = new
+        self._forget(old)
+
+    def _forget(self, old: Specialization) -> None:
+        """Let no call try the guard of a program."""
+        entry = vars(old).get("entry")  # made at its first call, if there was one
+        self._rest = tuple(e for e in self._rest if e is not entry)
+        if self._first is entry:
+            self._first = _always_miss
 
     def _nested(self, args: tuple, kwargs: dict) -> Any:
         """A call inside of a trace: its operations are recorded in that trace."""
@@ -158,6 +209,10 @@ class Compiled:
                     yield candidate
 
     def _make(self, call: Call) -> Specialization:
+        return self._keep(self._new(call), call)
+
+    def _new(self, call: Call) -> Specialization:
+        """A program of one trace of the call."""
         family = self._families.setdefault(call.key, Family())
         family.observe(call)
         try:
@@ -166,6 +221,10 @@ class Compiled:
             if not family.specializations:
                 del self._families[call.key]  # with the static values in its key
         self._families[call.key] = family
+        return made
+
+    def _keep(self, made: Specialization, call: Call) -> Specialization:
+        family = self._families[call.key]
         family.specializations.insert(0, made)
         self._all.append(made)
         if len(self._all) > self.max_specializations:
@@ -181,7 +240,7 @@ class Compiled:
                 "are dropped now. Pass what changes as an array, or raise "
                 "max_specializations.",
                 SpecializationWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         oldest = self._all.pop(0)
         for key, family in list(self._families.items()):
@@ -189,10 +248,7 @@ class Compiled:
                 family.specializations.remove(oldest)
                 if not family.specializations and key != newest.key:
                     del self._families[key]
-        entry = vars(oldest).get("entry")  # made at its first call, if there was one
-        self._rest = tuple(e for e in self._rest if e is not entry)
-        if self._first is entry:
-            self._first = _always_miss
+        self._forget(oldest)
 
     def _for_types(self, call: Call) -> Specialization:
         """The program for types given by `tg.spec`; only its source is of use."""

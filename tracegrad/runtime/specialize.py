@@ -1,8 +1,7 @@
-"""One program for one kind of arguments: traced, derived, emitted, guarded."""
+"""From a call to a program: what is symbolic, what is static, and the trace."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,24 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.codegen.source import Source, emit
 from tracegrad.errors import (
     ControlFlowError,
     ConversionError,
     MutationError,
     RandomStateError,
     ShapeError,
-    TracegradError,
 )
 from tracegrad.ir.dims import Dim, Size, evaluate, named
 from tracegrad.ir.dims import names as names_in
 from tracegrad.ir.graph import Value
-from tracegrad.ir.routine import Parameter, Routine
+from tracegrad.ir.routine import Parameter
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import type_of
-from tracegrad.runtime import jax_backend
 from tracegrad.runtime.binding import (
     Binder,
     Call,
@@ -36,161 +32,17 @@ from tracegrad.runtime.binding import (
     resolve,
     walk,
 )
-from tracegrad.runtime.branches import interpret, is_guarded, refuse_guards
+from tracegrad.runtime.branches import refuse_guards
 from tracegrad.runtime.cache import Axis, Family, Plan
-from tracegrad.runtime.derive import Program, derive, routine_name
-from tracegrad.runtime.entry import make_guard
+from tracegrad.runtime.derive import Program
 from tracegrad.runtime.inlined import Inlined
 from tracegrad.runtime.options import Options
+from tracegrad.runtime.specialization import Path, Specialization
 from tracegrad.trace.session import Restart, SizeFact
-from tracegrad.trace.tracer import Traced, trace
+from tracegrad.trace.tracer import trace
 
 # Static values that the docstring of the emitted module names.
 _PLAIN = (str, bytes, bool, int, float)
-
-
-class Specialization:
-    """One program for one kind of arguments.
-
-    Attributes:
-        options: what was asked for.
-        program: the traced function.
-        routine: the function that runs.
-        key: of the family of calls that it belongs to.
-        matches: tells by the arguments whether the program is for them.
-    """
-
-    def __init__(
-        self,
-        options: Options,
-        program: Program,
-        wrt: list[int],
-        one: bool,
-        call: Call,
-        binder: Binder,
-        examples: dict[Value, Any],
-        places: dict[Value, int],
-        traced: Traced,
-    ) -> None:
-        self.options = options
-        self.program = program
-        self.key = call.key
-        self._wrt, self._one = wrt, one
-        self._binder = binder
-        self._examples = {v: _small(data) for v, data in examples.items()}
-        self._positions = tuple(places.values())
-        self._decided = traced.facts
-        self.routine = self._derived(options.mode)
-        # Only now: the derivation may have decided sizes too.
-        self._facts = tuple(traced.facts)
-        self._guards = tuple([guard.check for guard in traced.guards])
-        program.notes += tuple(
-            f"Made for sizes with {f.left} {_said(f)} {f.right}." for f in self._facts
-        )
-        self.routine.notes = program.notes
-        if not call.has_specs:
-            self.matches = self._guard(None)
-
-    @property
-    def guarded(self) -> bool:
-        """Whether the program is for some values of the arguments only."""
-        return is_guarded(self.program.nodes)
-
-    def interpret(self, call: Call) -> Any:
-        """The result for a call, computed from the graph with no guard asked."""
-        data = [call.raws[i].data for i in self._positions]
-        return interpret(self.routine, data)
-
-    def _derived(self, mode: str) -> Routine:
-        o = self.options
-        made = derive(self.program, replace(o, mode=mode), self._wrt, self._one)
-        made.facts = tuple(self._decided)
-        return made
-
-    def _guard(self, run: Callable | None) -> Callable:
-        return make_guard(
-            self._binder.name,
-            self._binder.signature,
-            self.program.parameters,
-            self._examples,
-            self._facts,
-            self._guards,
-            run,
-        )
-
-    @functools.cached_property
-    def run(self) -> Callable:
-        """The emitted function, under `jax.jit` for JAX."""
-        backend = self.options.backend
-        if backend == "jax":
-            jax_backend.require_jax()
-        function = self.source.load()[self.routine.name]
-        if backend != "jax":
-            return function
-        if self.options.split:
-            return jax_backend.with_pullback(function)
-        return jax_backend.jitted(function)
-
-    @functools.cached_property
-    def entry(self) -> Callable:
-        """The guard that calls the emitted function where the arguments fit."""
-        return self._guard(self.run)
-
-    @functools.cached_property
-    def source(self) -> Source:
-        """The source; it can make the other functions of the module that it saves."""
-        return emit(
-            [self.routine],
-            backend=self.options.backend,
-            optimize=self.options.optimize,
-            others=self._others,
-        )
-
-    def _others(self) -> list[Routine]:
-        """The function itself and its other derivatives."""
-        if self.options.mode == "function":
-            return []
-        return [
-            routine
-            for mode in ("function", "vjp", "value_and_grad")
-            if mode != self.options.mode
-            for routine in self._other(mode)
-        ]
-
-    def _other(self, mode: str) -> list[Routine]:
-        """Another derivation, if there is one: a vjp may be of no scalar."""
-        try:
-            return [self._derived(mode)]
-        except TracegradError:
-            return []
-
-    def __repr__(self) -> str:
-        parts = []
-        for p in self.program.parameters:
-            for where, part in walk(p.tree, p.name):
-                if isinstance(part, Leaf):
-                    parts.append(f"{where}: {part.value.type!r}")
-                elif part.value is not None:
-                    parts.append(f"{where}={_short(part.value)}")
-        name = routine_name(self.program.name, self.options.mode)
-        return f"{name}({', '.join(parts)})"
-
-
-def _small(data: Any) -> Any:
-    """An array of the same class and dtype, so that the call's own is not kept."""
-    if getattr(data, "ndim", 0):
-        return data[(slice(0, 0),) * data.ndim].copy()
-    return data
-
-
-def _said(fact: Any) -> str:
-    if fact.outcome:
-        return fact.relation
-    return "!=" if fact.relation == "==" else "<"
-
-
-def _short(x: Any) -> str:
-    return f"{getattr(x, '__name__', None) or repr(x):.40}"
 
 
 # ----------------------------------------------------------------------- making one
@@ -302,8 +154,9 @@ def _attempt(
         notes=_notes(parameters),
         inlined=function if isinstance(function, Inlined) else None,
     )
+    path = Path(program, options, wrt, one, traced.facts, traced.guards)
     return Specialization(
-        options, program, wrt, one, call, binder, examples, places, traced
+        [path], call.key, binder, examples, tuple(places.values()), call.has_specs
     )
 
 

@@ -29,11 +29,13 @@ class Guard:
         kind: "captures" or "content".
         describe: for people.
         check: whether it holds now.
+        key: equal for guards that ask the same.
     """
 
     kind: str
     describe: str
     check: Callable[[], bool]
+    key: Any = None
 
     def __call__(self) -> bool:
         """Whether it holds now."""
@@ -129,9 +131,10 @@ def captures_guard(reads: Iterable[Read]) -> Guard | None:
         f"{body}\n        )\n"
         "    except (KeyError, AttributeError, ValueError):\n        return False\n"
     )
+    key = text, tuple([(name, id(x)) for name, x in space.items()])
     exec(compile(text, "<tracegrad guard of captured names>", "exec"), space)
     said = ", ".join(dict.fromkeys(named))
-    return Guard("captures", f"unchanged: {said}", space["check"])
+    return Guard("captures", f"unchanged: {said}", space["check"], key)
 
 
 def digest(x: np.ndarray) -> bytes:
@@ -148,6 +151,7 @@ def content_guard(name: str, x: np.ndarray) -> Guard:
         "content",
         f"content of {name or 'a captured array'} unchanged",
         functools.partial(_content_is, x, before),
+        (id(x), before),
     )
 
 
