@@ -4,6 +4,7 @@ Importing this package defines every op.
 """
 
 from tracegrad.ops import (  # noqa: F401
+    batch_index,
     bessel,
     cast,
     convolve,

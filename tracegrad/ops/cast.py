@@ -89,6 +89,11 @@ def python_float(x):
     return float(x)
 
 
+@python_float.batch
+def _(b, x):
+    return x if dtype_of(x) == np.float64 else astype(x, dtype=np.dtype(np.float64))
+
+
 @python_float.body("jax")
 def _(x):
     return x

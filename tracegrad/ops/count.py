@@ -57,6 +57,11 @@ def digitize(x, bins, *, right=False):
     return xp.digitize(x, bins, right=right)
 
 
+@digitize.batch
+def _(b, x, bins, *, right):
+    return NotImplemented if b.has(1) else digitize(x, bins, right=right)
+
+
 @digitize.body("jax")
 def _(x, bins, *, right=False):
     return xp.digitize(x, bins, right=right).astype("int64")

@@ -66,6 +66,12 @@ def full(x, *, shape, dtype=None):
     return xp.full(shape, x, dtype=dtype)
 
 
+@full.batch
+def _(b, x, *, shape, dtype):
+    rank = len(shape)
+    return full(b.aligned(0, rank), shape=(b.size, *shape), dtype=dtype)
+
+
 @op(
     infer=lambda *, n, m, k, dtype: ArrayType(
         (n, n if m is None else m), np.dtype(dtype)
@@ -116,6 +122,16 @@ def size(x, *, axis=None):
     return x.shape[axis]
 
 
+@size.batch
+def _(b, x, *, axis):
+    axes = range(b.rank(0)) if axis is None else (axis % b.rank(0),)
+    count: Any = None
+    for a in axes:
+        along = size(x, axis=a + 1)
+        count = along if count is None else count * along
+    return b.unbatched(size(b.example(0)) if count is None else count)
+
+
 def _infer_like(t: ArrayType, *, dtype=None):
     return t.strong if dtype is None else t.with_dtype(dtype)
 
@@ -131,6 +147,11 @@ def zeros_like(x, *, dtype=None):
     return xp.zeros_like(x, dtype=dtype)
 
 
+@zeros_like.batch
+def _(b, x, *, dtype):
+    return zeros_like(x, dtype=dtype)
+
+
 @op(
     infer=lambda t, value: t.strong,
     vjp=[None, lambda ct, y, x, value: ct],
@@ -140,6 +161,11 @@ def zeros_like(x, *, dtype=None):
 def full_like(x, value):
     """An array of the type of `x`, filled with the scalar `value`."""
     return xp.full_like(x, value)
+
+
+@full_like.batch
+def _(b, x, value):
+    return full_like(b.whole(0), b.aligned(1, b.rank(0)))
 
 
 @op(

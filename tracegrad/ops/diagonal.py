@@ -65,6 +65,11 @@ def diagonal(x, *, offset=0, axis1=0, axis2=1):
     return x.diagonal(offset, axis1, axis2)
 
 
+@diagonal.batch
+def _(b, x, *, offset, axis1, axis2):
+    return diagonal(x, offset=offset, axis1=axis1 + 1, axis2=axis2 + 1)
+
+
 @diagonal.vjp
 def _(ct, y, x, *, offset, axis1, axis2):
     steps = _steps(y)
@@ -154,6 +159,11 @@ def trace(x, *, offset=0, axis1=0, axis2=1):
     return x.trace(offset, axis1, axis2)
 
 
+@trace.batch
+def _(b, x, *, offset, axis1, axis2):
+    return trace(x, offset=offset, axis1=axis1 + 1, axis2=axis2 + 1)
+
+
 @trace.vjp
 def _(ct, y, x, *, offset, axis1, axis2):
     if axis1 > axis2:
@@ -198,6 +208,13 @@ def _(x, /, *, offset=0, dtype=None):
 def diag(x, *, k=0):
     """The matrix with the vector `x` on its diagonal `k`."""
     return xp.diag(x, k=k)
+
+
+@diag.batch
+def _(b, x, *, k):
+    if b.rank(0) == 2:
+        return diagonal(x, offset=k, axis1=1, axis2=2)
+    return NotImplemented
 
 
 @diag.accept(np.diag)

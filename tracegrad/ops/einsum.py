@@ -64,6 +64,14 @@ def einsum(*xs, subscripts):
     return xp.einsum(subscripts, *xs)
 
 
+@einsum.batch
+def _(b, *xs, subscripts):
+    inputs, output = _split(subscripts)
+    letter = next(c for c in _LETTERS if c not in subscripts)
+    terms = [letter + t if b.has(i) else t for i, t in enumerate(inputs)]
+    return einsum(*xs, subscripts=f"{','.join(terms)}->{letter}{output}")
+
+
 @einsum.vjp
 def _(ct, y, *xs, subscripts):
     inputs, output = _split(subscripts)

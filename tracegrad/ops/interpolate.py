@@ -89,6 +89,13 @@ def interp(x, points, values, *, left=None, right=None):
     return xp.interp(x, points, values, left=left, right=right)
 
 
+@interp.batch
+def _(b, x, points, values, **attrs):
+    if b.has(1) or b.has(2):
+        return NotImplemented
+    return interp(x, points, values, **attrs)
+
+
 @interp.vjp
 def _(ct, y, x, points, values, *, left, right):
     first, last = getitem(points, index=(0,)), getitem(points, index=(-1,))

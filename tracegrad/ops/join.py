@@ -26,7 +26,15 @@ from tracegrad.ops.record import (
     type_of,
 )
 from tracegrad.ops.sample import arg, call
-from tracegrad.ops.shape import atleast_1d, atleast_2d, atleast_3d, copy, permute, ravel
+from tracegrad.ops.shape import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    copy,
+    permute,
+    ravel,
+    reshape,
+)
 
 
 def _joined_dtype(types) -> np.dtype:
@@ -90,6 +98,22 @@ def array(*xs, structure):
         return [nested(p) for p in part] if isinstance(part, tuple) else xs[part]
 
     return xp.array(nested(structure))
+
+
+@array.batch
+def _(b, *xs, structure):
+    parts = [b.whole(i) for i in _in_order(structure)]
+    shape = b.node.out.type.shape
+    made = stack(*parts, axis=1)
+    if dtype_of(made) != b.node.out.type.dtype:
+        made = astype(made, dtype=b.node.out.type.dtype)
+    return made if made.shape[1:] == shape else reshape(made, shape=(b.size, *shape))
+
+
+def _in_order(structure: Any) -> list[int]:
+    if not isinstance(structure, tuple):
+        return [structure]
+    return [i for part in structure for i in _in_order(part)]
 
 
 @array.emit
@@ -298,6 +322,31 @@ def _infer_stack(*types: ArrayType, axis):
 def stack(*xs, axis=0):
     """The arrays side by side along a new axis."""
     return xp.stack(xs, axis=axis)
+
+
+@stack.batch
+def _(b, *xs, axis):
+    return stack(*[b.whole(i) for i in range(len(xs))], axis=axis + 1)
+
+
+@op(
+    infer=lambda *types, of: _infer_stack(*types, axis=0),
+    linear=True,
+    samples=[call(arg(3), arg(3), of="np.f"), call(arg(), arg(), of="np.f")],
+)
+def looped(*xs, of):
+    """One result for each example of a batch, of the op `of` that had to be looped."""
+    return xp.stack(xs)
+
+
+@looped.vjp
+def _(ct, y, *xs, of):
+    return tuple([getitem(ct, index=(i,)) for i in range(len(xs))])
+
+
+@looped.batch
+def _(b, *xs, of):
+    return stack(*[b.whole(i) for i in range(len(xs))], axis=1)
 
 
 @stack.vjp

@@ -332,6 +332,19 @@ def solve(a, b):
     return xp.linalg.solve(a, b)
 
 
+@solve.batch
+def _(b, left, right):
+    if b.rank(1) > 1:
+        rank = max(b.rank(0), b.rank(1))
+        return solve(b.aligned(0, rank), b.aligned(1, rank))
+    if not b.has(1):
+        return solve(left, right)
+    if not b.has(0) and b.rank(0) == 2:
+        return swap_last(solve(left, swap_last(right)))
+    made = solve(left, column(b.aligned(1, b.rank(0) - 1)))
+    return drop_axes(made, axis=(ndim_of(made) - 1,))
+
+
 @solve.vjp
 def _(ct, x, a, b):
     at = swap_last(a)

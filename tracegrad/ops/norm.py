@@ -8,6 +8,7 @@ import numpy as np
 import numpy as xp
 
 from tracegrad.errors import ArgumentError
+from tracegrad.ir.dims import product
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
 from tracegrad.ops.decompositions import svdvals
@@ -21,7 +22,7 @@ from tracegrad.ops.reduce import count_nonzero, keep_axes, squared
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, data
 from tracegrad.ops.select import absolute, conj, sign, where
-from tracegrad.ops.shape import moveaxis, ravel
+from tracegrad.ops.shape import moveaxis, ravel, reshape
 
 
 def _infer_norm(t: ArrayType, *, ord, axis, keepdims):
@@ -49,6 +50,21 @@ def norm(x, *, ord=None, axis=None, keepdims=False):
     The derivative at 0, where there is none, is taken as 0.
     """
     return xp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
+
+
+@norm.batch
+def _(b, x, *, ord, axis, keepdims):
+    rank = b.rank(0)
+    if axis is None and ord is None and rank != 2:
+        x = reshape(x, shape=(b.size, product(b.node.inputs[0].type.shape)))
+        made = norm(x, axis=1)
+        return reshape(made, shape=(b.size, *b.node.out.type.shape))
+    axes = tuple(range(rank)) if axis is None else axis
+    axes = axes if isinstance(axes, tuple) else (axes,)
+    moved = tuple([a % rank + 1 for a in axes])
+    return norm(
+        x, ord=ord, axis=moved if len(moved) > 1 else moved[0], keepdims=keepdims
+    )
 
 
 @norm.vjp

@@ -364,6 +364,11 @@ def searchsorted(a, v, *, side="left"):
     return xp.searchsorted(a, v, side=side)
 
 
+@searchsorted.batch
+def _(b, a, v, *, side):
+    return NotImplemented if b.has(0) else searchsorted(a, v, side=side)
+
+
 @searchsorted.body("jax")
 def _(a, v, *, side="left"):
     return xp.searchsorted(a, v, side=side).astype("int64")

@@ -116,6 +116,30 @@ def matmul(a, b):
     return a @ b
 
 
+@matmul.batch
+def _(b, left, right):
+    rank_a, rank_b = b.rank(0), b.rank(1)
+    if rank_a > 1 and rank_b > 1:
+        rank = max(rank_a, rank_b)
+        return matmul(b.aligned(0, rank), b.aligned(1, rank))
+    if rank_a == 1 and rank_b == 1:
+        if b.all:
+            return reduce_sum(left * right, axis=1)
+        return matmul(left, right) if b.has(0) else matmul(right, left)
+    if rank_b == 1:
+        if not b.has(1):
+            return matmul(left, right)
+        if not b.has(0) and rank_a == 2:
+            return matmul(right, swap_last(left))
+        made = matmul(left, column(b.aligned(1, rank_a - 1)))
+        return drop_axes(made, axis=(ndim_of(made) - 1,))
+    if not b.has(0) or (rank_b == 2 and not b.has(1)):
+        return matmul(left, right)
+    rows = expand_rows(b.aligned(0, rank_b - 1))
+    made = matmul(rows, right)
+    return drop_axes(made, axis=(ndim_of(made) - 2,))
+
+
 @accept(np.linalg.matmul)
 def _(x1, x2, /):
     return matmul(as_array(x1), as_array(x2))
@@ -162,6 +186,11 @@ def _(a, b, /):
 def outer(a, b):
     """Outer product of two vectors."""
     return xp.outer(a, b)
+
+
+@outer.batch
+def _(b, left, right):
+    return column(left) * (expand_rows(right) if b.has(1) else right)
 
 
 @outer.accept(np.outer)
@@ -279,6 +308,18 @@ def tensordot(a, b, *, axes=2):
     return xp.tensordot(a, b, axes=axes)
 
 
+@tensordot.batch
+def _(b, left, right, *, axes):
+    of_a, of_b = _axis_pair(axes, b.rank(0))
+    n = b.rank(0) - len(of_a)
+    if b.all:
+        return NotImplemented
+    if b.has(0):
+        return tensordot(left, right, axes=(tuple([i + 1 for i in of_a]), of_b))
+    made = tensordot(left, right, axes=(of_a, tuple([i + 1 for i in of_b])))
+    return moveaxis(made, n, 0)
+
+
 @tensordot.vjp
 def _(ct, z, a, b, *, axes):
     of_a, of_b = _axis_pair(axes, ndim_of(a))
@@ -340,6 +381,19 @@ def _padded(shape: tuple, rank: int) -> tuple:
 def kron(a, b):
     """Kronecker product."""
     return xp.kron(a, b)
+
+
+@kron.batch
+def _(b, left, right):
+    rank = max(b.rank(0), b.rank(1))
+    shape = b.node.out.type.shape
+    sizes_a = _padded(b.node.inputs[0].type.shape, rank)
+    sizes_b = _padded(b.node.inputs[1].type.shape, rank)
+    first = [s for size in sizes_a for s in (size, 1)]
+    second = [s for size in sizes_b for s in (1, size)]
+    left = to_shape(left, ((b.size,) if b.has(0) else ()) + tuple(first))
+    right = to_shape(right, ((b.size,) if b.has(1) else ()) + tuple(second))
+    return to_shape(left * right, (b.size, *shape))
 
 
 @kron.vjp

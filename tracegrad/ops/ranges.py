@@ -52,6 +52,12 @@ def linspace(start, stop, *, num, endpoint=True):
     return xp.linspace(start, stop, num, endpoint=endpoint)
 
 
+@linspace.batch
+def _(b, start, stop, **attrs):
+    rank = max(b.rank(0), b.rank(1))
+    return moveaxis(linspace(b.aligned(0, rank), b.aligned(1, rank), **attrs), 1, 0)
+
+
 @linspace.vjp
 def _(ct, y, start, stop, *, num, endpoint):
     of_stop = tensordot(ramp(ct, endpoint=endpoint), ct, axes=1)

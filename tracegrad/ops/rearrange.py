@@ -57,6 +57,11 @@ def repeat(x, *, repeats, axis):
     return x.repeat(repeats, axis=axis)
 
 
+@repeat.batch
+def _(b, x, *, repeats, axis):
+    return repeat(x, repeats=repeats, axis=axis % b.rank(0) + 1)
+
+
 @repeat.body("jax")
 def _(x, *, repeats, axis):
     if isinstance(repeats, tuple):
@@ -117,6 +122,13 @@ def tile(x, *, reps):
     return xp.tile(x, reps)
 
 
+@tile.batch
+def _(b, x, *, reps):
+    rank = max(b.rank(0), len(reps))
+    ones = [1] * (rank - len(reps))
+    return tile(b.aligned(0, rank), reps=(1, *ones, *reps))
+
+
 @tile.vjp
 def _(ct, y, x, *, reps):
     rank = ndim_of(ct)
@@ -173,6 +185,11 @@ def pad(x, *, pad_width, mode="constant", constant_values=0):
     if mode != "constant":
         return xp.pad(x, pad_width, mode=mode)
     return xp.pad(x, pad_width, constant_values=constant_values)
+
+
+@pad.batch
+def _(b, x, *, pad_width, **attrs):
+    return pad(x, pad_width=((0, 0), *pad_width), **attrs)
 
 
 @pad.jvp

@@ -61,6 +61,11 @@ def broadcast_to(x, *, shape):
     return xp.broadcast_to(x, shape)
 
 
+@broadcast_to.batch
+def _(b, x, *, shape):
+    return b.whole(0, shape)
+
+
 @accept(np.broadcast_to)
 def _(array, shape, subok=False):
     array, shape = as_array(array), as_shape(shape)
@@ -107,6 +112,11 @@ def reshape(x, *, shape):
     return x.reshape(*shape)
 
 
+@reshape.batch
+def _(b, x, *, shape):
+    return reshape(x, shape=(b.size, *shape))
+
+
 @op(
     infer=lambda t: t.with_shape((product(t.shape),)),
     vjp=[lambda ct, y, x: to_shape(ct, shape_of(x))],
@@ -119,6 +129,11 @@ def ravel(x):
     return x.ravel()
 
 
+@ravel.batch
+def _(b, x):
+    return reshape(x, shape=(b.size, *b.node.out.type.shape))
+
+
 @op(
     infer=lambda t: t.with_shape((product(t.shape),)),
     vjp=[lambda ct, y, x: to_shape(ct, shape_of(x))],
@@ -128,6 +143,11 @@ def ravel(x):
 def flatten(x):
     """A copy of `x` as a vector, in C order."""
     return x.flatten()
+
+
+@flatten.batch
+def _(b, x):
+    return reshape(x, shape=(b.size, *b.node.out.type.shape))
 
 
 def to_shape(x: Any, shape: Shape) -> Any:
@@ -286,6 +306,11 @@ def transpose(x, *, axes):
     return x.transpose(*axes)
 
 
+@transpose.batch
+def _(b, x, *, axes):
+    return transpose(x, axes=(0, *[a + 1 for a in axes]))
+
+
 def permute(x: Any, axes: tuple[int, ...] | None) -> Any:
     """`x` with its axes in the order `axes`, or reversed."""
     n = ndim_of(x)
@@ -414,6 +439,16 @@ def _(m, k=1, axes=(0, 1)):
 def roll(x, *, shift, axis=None):
     """`x` rotated by `shift` places along `axis`."""
     return xp.roll(x, shift, axis=axis)
+
+
+@roll.batch
+def _(b, x, *, shift, axis):
+    if axis is None:
+        flat = reshape(x, shape=(b.size, product(b.node.out.type.shape)))
+        return reshape(roll(flat, shift=shift, axis=1), shape=x.shape)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    moved = tuple([a % b.rank(0) + 1 for a in axes])
+    return roll(x, shift=shift, axis=moved if isinstance(axis, tuple) else moved[0])
 
 
 def _negated(shift):

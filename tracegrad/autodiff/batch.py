@@ -1,0 +1,280 @@
+"""Batching: the program for one example made the program for many.
+
+A batch is a new leading axis.  Each node that reads a value with one is replaced by
+nodes that work on all examples at once, by the rule of its op (`Op.batch_rule`); the
+others stay as they are.  An op without a rule is looped over, which the emitted source
+says; `strict` refuses that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracegrad.errors import UnsupportedError
+from tracegrad.ir.dims import product
+from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.types import Dim, Size
+from tracegrad.ops.define import Batch, Op
+from tracegrad.ops.index import FULL, getitem
+from tracegrad.ops.join import looped
+from tracegrad.ops.record import Builder, Ref
+from tracegrad.ops.shape import broadcast_to, reshape, transpose
+
+# More turns than this are not written out one after the other.
+MAX_TURNS = 64
+
+
+class Batched:
+    """The inputs of one application, some with a batch axis in front.
+
+    Attributes:
+        size: of the batch.
+        node: the application for one example.
+        inputs: the values to compute with, by position.
+    """
+
+    def __init__(self, node: Node, inputs: list[Ref], flags: list[bool], size: Size):
+        self.node = node
+        self.inputs = inputs
+        self.size = size
+        self._flags = flags
+
+    def has(self, position: int) -> bool:
+        """Whether this input has a batch axis."""
+        return self._flags[position]
+
+    @property
+    def all(self) -> bool:
+        """Whether every input has one."""
+        return all(self._flags)
+
+    def rank(self, position: int) -> int:
+        """The number of axes of this input for one example."""
+        return self.node.inputs[position].type.ndim
+
+    def aligned(self, position: int, rank: int) -> Ref:
+        """This input with axes of size 1 after the batch axis, up to `rank` in all.
+
+        Without a batch axis it is given back as it is: it broadcasts.
+        """
+        x = self.inputs[position]
+        missing = rank - self.rank(position)
+        if not self._flags[position] or missing <= 0:
+            return x
+        return getitem(x, index=(FULL, *[None] * missing, *_rest(x, 1)))
+
+    def whole(self, position: int, shape: tuple | None = None) -> Ref:
+        """This input with a batch axis, repeated if it had none.
+
+        Args:
+            position: of the input.
+            shape: what one example is broadcast to as well, if not its own shape.
+        """
+        x = self.inputs[position]
+        own = self.node.inputs[position].type.shape
+        wanted = (self.size, *(own if shape is None else shape))
+        if self._flags[position]:
+            x = self.aligned(position, len(wanted) - 1)
+        return x if x.shape == wanted else broadcast_to(x, shape=wanted)
+
+    def example(self, position: int) -> Ref:
+        """This input of the first example, for what reads types only."""
+        x = self.inputs[position]
+        return getitem(x, index=(0,)) if self._flags[position] else x
+
+    def unbatched(self, out: Any) -> Unbatched:
+        """Say that the result has no batch axis."""
+        return Unbatched(out)
+
+
+class Unbatched:
+    """A result that is the same for all examples."""
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+
+
+def _rest(x: Ref, done: int) -> list:
+    """What stands after `done` axes in a subscript."""
+    return [Ellipsis] if x.ndim > done else []
+
+
+def batch(
+    builder: Builder,
+    nodes: Sequence[Node],
+    batched: dict[Value, Ref],
+    size: Size,
+    strict: bool = False,
+) -> dict[Value, Ref]:
+    """Record the program for a whole batch.
+
+    Args:
+        builder: receives the nodes; those that read no batched value as they are.
+        nodes: the program for one example; not in `builder` yet.
+        batched: its inputs that have a batch axis in front.
+        size: of the batch.
+        strict: refuse loops over the batch.
+
+    Returns:
+        The values with a batch axis, by the value for one example.
+
+    Raises:
+        UnsupportedError: an op has no rule, and there are too many examples to loop
+            over, or `strict`.
+    """
+    known = dict(batched)
+    before = builder.at, builder.phase, builder.derived
+    for node in nodes:
+        flags = [v in known for v in node.inputs]
+        if not any(flags):
+            builder.nodes.append(node)
+            continue
+        builder.at, builder.phase, builder.derived = node.at, node.phase, True
+        first = len(builder.nodes)
+        inputs = [known[v] if v in known else builder.wrap(v) for v in node.inputs]
+        made = _batch_node(Batched(node, inputs, flags, size), strict)
+        fresh = {v for n in builder.nodes[first:] for v in n.outputs}
+        plain = isinstance(made, Unbatched)
+        outs = made.out if isinstance(made, Unbatched) else made
+        outs = outs if type(outs) is tuple else (outs,)
+        for v, out in zip(node.outputs, outs, strict=True):
+            if plain:
+                _same(builder, v, out)
+                continue
+            known[v] = out
+            if out.value in fresh:
+                _take_name(out.value, v, known)
+    builder.at, builder.phase, builder.derived = before
+    return known
+
+
+def _same(builder: Builder, v: Value, out: Ref) -> None:
+    """`v`, which later nodes read, made by what was recorded for it."""
+    made = builder.nodes.pop()
+    outputs = tuple([v if u is out.value else u for u in made.outputs])
+    node = Node(
+        made.op, made.inputs, outputs, made.attrs, made.at, made.phase, made.regions
+    )
+    node.derived = made.derived
+    builder.append(node)
+
+
+def _take_name(new: Value, old: Value, known: dict[Value, Ref]) -> None:
+    new.hint, new.user, new.prefix = old.hint, old.user, old.prefix
+    if old.wrt is not None:
+        new.wrt = known[old.wrt].value if old.wrt in known else old.wrt
+
+
+def _batch_node(b: Batched, strict: bool) -> Any:
+    op = b.node.op
+    rule = op.batch_rule
+    if rule is None and len(op.type_only) == len(b.node.inputs):
+        return Unbatched(op(*map(b.example, range(len(b.inputs))), **b.node.attrs))
+    if rule is None and getattr(op.infer, "ufunc", None) is not None:
+        rule = Batch.MAP
+    if isinstance(rule, Batch):
+        return _FAMILIES[rule](b, op, dict(b.node.attrs))
+    made = NotImplemented
+    if rule is not None:
+        made = rule(b, *b.inputs, **b.node.attrs)
+    return _loop(b, op, strict) if made is NotImplemented else made
+
+
+# ------------------------------------------------------------------------- families
+def _map(b: Batched, op: Op, attrs: dict[str, Any]) -> Any:
+    rank = max(map(b.rank, range(len(b.inputs))))
+    return op(*[b.aligned(i, rank) for i in range(len(b.inputs))], **attrs)
+
+
+def _reduce(b: Batched, op: Op, attrs: dict[str, Any]) -> Any:
+    rank, axis = max(map(b.rank, range(len(b.inputs)))), attrs["axis"]
+    xs = [b.aligned(i, rank) for i in range(len(b.inputs))]
+    moved: Any
+    if rank == 0:  # one number, the only one of its example
+        xs = [reshape(b.whole(i), shape=(b.size, 1)) for i in range(len(xs))]
+        moved = 1
+    elif axis is None:
+        moved = tuple(range(1, rank + 1)) if rank > 1 else 1
+    elif isinstance(axis, tuple):
+        moved = tuple([a % rank + 1 for a in axis])
+    else:
+        moved = axis % rank + 1
+    return _shaped(b, op(*xs, **{**attrs, "axis": moved}))
+
+
+def _shaped(b: Batched, made: Any) -> Any:
+    """Results whose examples have the shape that they should have."""
+    if type(made) is tuple:
+        return made
+    shape = (b.size, *b.node.out.type.shape)
+    return made if made.ndim == len(shape) else reshape(made, shape=shape)
+
+
+def _lane(b: Batched, op: Op, attrs: dict[str, Any]) -> Any:
+    xs, rank = [b.whole(i) for i in range(len(b.inputs))], b.rank(0)
+    axis = attrs["axis"]
+    if axis is None or rank == 0:
+        flat = product(b.node.inputs[0].type.shape)
+        xs = [reshape(x, shape=(b.size, flat)) for x in xs]
+        return _shaped(b, op(*xs, **{**attrs, "axis": 1}))
+    return op(*xs, **{**attrs, "axis": axis % rank + 1})
+
+
+def _matrix(b: Batched, op: Op, attrs: dict[str, Any]) -> Any:
+    rank = max(map(b.rank, range(len(b.inputs))))
+    return op(*[b.aligned(i, rank) for i in range(len(b.inputs))], **attrs)
+
+
+_FAMILIES = {
+    Batch.MAP: _map,
+    Batch.REDUCE: _reduce,
+    Batch.LANE: _lane,
+    Batch.MATRIX: _matrix,
+}
+
+
+# ------------------------------------------------------------------------------ loops
+def _loop(b: Batched, op: Op, strict: bool) -> Any:
+    """The op once for each example: the last resort."""
+    at = b.node.at[-1] if b.node.at else None
+    if strict or b.node.regions:
+        raise UnsupportedError(
+            f"{op.spelling} has no batching rule",
+            op=op.spelling,
+            at=at,
+            fix="use another function, or leave out strict=True to loop over the batch"
+            if strict
+            else "use a Python loop, or np.where in the place of a branch",
+        )
+    if isinstance(b.size, Dim) or b.size > MAX_TURNS or b.size == 0:
+        raise UnsupportedError(
+            f"{op.spelling} has no batching rule, and a batch of {b.size} is too large "
+            "to write a line for each example",
+            op=op.spelling,
+            at=at,
+            fix="use another function, or a loop over smaller batches",
+        )
+    rows = []
+    for i in range(b.size):
+        args = [
+            getitem(x, index=(i,)) if b.has(k) else x for k, x in enumerate(b.inputs)
+        ]
+        made = op(*args, **b.node.attrs)
+        rows.append(made if type(made) is tuple else (made,))
+    outs = [looped(*column, of=op.spelling) for column in zip(*rows, strict=True)]
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+# --------------------------------------------------------------------- in and out of it
+def to_front(x: Ref, axis: int) -> Ref:
+    """`x` with one axis moved to the front."""
+    axes = (axis, *[a for a in range(x.ndim) if a != axis])
+    return x if axis == 0 else transpose(x, axes=axes)
+
+
+def from_front(x: Ref, axis: int) -> Ref:
+    """`x` with its first axis moved to another place."""
+    axes = list(range(1, x.ndim))
+    axes.insert(axis, 0)
+    return x if axis == 0 else transpose(x, axes=tuple(axes))
