@@ -125,6 +125,7 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
 
 
 pow_op = entry_of(elementary.power)
+square_op = entry_of(elementary.square)
 pow_op.title = "PowBackward1"
 own_rules(elementary.power, rules.POWER)
 own_rules(elementwise.divide, rules.DIVIDE)
@@ -148,7 +149,9 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
             and input._data.dtype.kind in "iub"
         ):
             raise RuntimeError("Integers to negative integer powers are not allowed.")
-        result = named(pow_op.eager(input, exponent), "PowBackward0")
+        op = square_op if exponent == 2 and input._data.dtype.kind in "fc" else pow_op
+        operands = (input,) if op is square_op else (input, exponent)
+        result = named(op.eager(*operands), "PowBackward0")
     return result if out is None else write_out(out, result, "pow")
 
 

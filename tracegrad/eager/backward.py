@@ -32,6 +32,9 @@ def _roots(
     return nodes
 
 
+_ones = {d: np.ones((), d) for d in map(np.dtype, (np.float32, np.float64))}
+
+
 def _first(number: int, tensor: Tensor, grad: Any, create: bool) -> Any:
     data = tensor._data
     if grad is None:
@@ -44,7 +47,9 @@ def _first(number: int, tensor: Tensor, grad: Any, create: bool) -> Any:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{from_numpy_dtype(data.dtype)}"
             )
-        one = np.ones(data.shape, data.dtype)
+        one = _ones.get(data.dtype) if not data.ndim else None
+        if one is None:
+            one = np.ones(data.shape, data.dtype)
         return wrap(one) if create else one
     if not isinstance(grad, Tensor):
         raise TypeError(

@@ -86,19 +86,39 @@ def _count_along(x: Any, axis: Any) -> int:
     return count
 
 
+def _matmul(a: Any, b: Any) -> Any:
+    return a.dot(b) if a.ndim == 2 and b.ndim == 2 else np.matmul(a, b)
+
+
+def _left(ct: Any, z: Any, a: Any, b: Any) -> Any:
+    if a.ndim == 2 and b.ndim == 2:
+        return ct.dot(b.T)
+    return _LEFT(ct, z, a, b)
+
+
+def _right(ct: Any, z: Any, a: Any, b: Any) -> Any:
+    if a.ndim == 2 and b.ndim == 2:
+        return a.T.dot(ct)
+    return _RIGHT(ct, z, a, b)
+
+
+_LEFT, _RIGHT = product.matmul.rules or (None, None)
+
 # Op -> what computes it, forward and in rules.
 BODIES: dict[Op, Callable] = {
     reduce.sum: _sum,
     reduce.mean: _mean,
     index.getitem: _getitem,
-    product.matmul: np.matmul,
+    product.matmul: _matmul,
     shape.broadcast_to: _expand,
 }
 # Op -> what computes it in rules, where no view is asked for.
 IN_RULES: dict[Op, Callable] = {shape.broadcast_to: _broadcast}
-# Helper of rules -> the same on arrays.
+# Rule, or helper of rules -> the same on arrays.
 HELPERS: dict[Any, Callable] = {
     reduce.spread: _spread,
     reduce.keep_axes: _keep_axes,
     reduce.count_along: _count_along,
+    _LEFT: _left,
+    _RIGHT: _right,
 }

@@ -34,7 +34,7 @@ from tracegrad.eager.inplace import (
 )
 from tracegrad.eager.modes import NAMESPACE
 from tracegrad.eager.runtime import SCALARS
-from tracegrad.eager.tensor import Tensor, wrap
+from tracegrad.eager.tensor import Tensor
 from tracegrad.eager.versions import changed
 from tracegrad.ops.define import Op
 
@@ -147,22 +147,25 @@ def in_place_op(entry: Entry, name: str) -> Callable:
     def unary(self: Tensor) -> Tensor:
         if check_allowed(self) or self._data.dtype.kind not in "fc":
             return in_place(self, entry.eager)
-        return _compute_into(entry, self, ())
+        if _compute_into(entry, self._data):
+            return _written(self)
+        return in_place(self, entry.eager)
 
     def binary(self: Tensor, other: Any) -> Tensor:
+        data = self._data
+        operand = None
         if isinstance(other, Tensor):
-            check_partial(self._data, (other,))
-        if not check_allowed(self, (other,)):
-            data = self._data
-            operand = (
-                other._data
-                if isinstance(other, Tensor)
-                else SCALARS.get(data.dtype, _NO_SCALARS).get(other)
-                if type(other) is float or type(other) is int
-                else None
-            )
-            if operand is not None and operand.dtype is data.dtype:
-                return _compute_into(entry, self, (operand,))
+            operand = other._data
+            if data.base is not None or operand.base is not None:
+                check_partial(data, (other,))
+        elif type(other) is float or type(other) is int:
+            operand = SCALARS.get(data.dtype, _NO_SCALARS).get(other)
+        if not check_allowed(self, (other,)) and (
+            operand is not None
+            and operand.dtype is data.dtype
+            and _compute_into(entry, data, operand)
+        ):
+            return _written(self)
         return in_place(self, entry.eager, other)
 
     method = unary if len(entry.op.params) == 1 else binary
@@ -171,26 +174,26 @@ def in_place_op(entry: Entry, name: str) -> Callable:
     return method
 
 
-def _compute_into(entry: Entry, self: Tensor, others: tuple) -> Tensor:
-    """Let the ufunc write into the memory of `self`, if there is one and it fits."""
-    data = self._data
+def _compute_into(entry: Entry, data: np.ndarray, *others: np.ndarray) -> bool:
+    """Let the ufunc write into `data`; False if there is none, or it does not fit."""
     if not data.flags.c_contiguous:
         check_writable(data)
-    written = False
-    if entry.prepare().run is entry.elementwise:
-        try:
-            entry.run(data, *others, out=data)
-        except (ValueError, TypeError):
-            pass  # the general way has the error that the user should see
-        except RuntimeWarning:
-            written = True  # NumPy complains when all is done
-        else:
-            written = True
-        if written:
-            changed(data)
-            touched(self)
-            return self
-    return in_place(self, entry.eager, *[wrap(x) for x in others])
+    ufunc = entry.elementwise
+    if ufunc is None or ufunc is np.power:
+        return False
+    try:
+        ufunc(data, *others, out=data)
+    except (ValueError, TypeError):
+        return False  # the general way has the error that the user should see
+    except RuntimeWarning:
+        pass  # NumPy complains when all is done
+    return True
+
+
+def _written(self: Tensor) -> Tensor:
+    changed(self._data)
+    touched(self)
+    return self
 
 
 # ------------------------------------------------------------- argument conventions

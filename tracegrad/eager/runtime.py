@@ -60,20 +60,39 @@ def finish(out: Tensor) -> None:
 WATCHES: list[Callable[[Tensor], None]] = []
 
 
+# (shape of a cotangent, shape of its primal) -> how to add up: the axes, whether they
+# stay, whether a reshape follows; None where the cotangent is to be repeated.
+_plans: dict[tuple, Any] = {}
+
+
+def _plan(have: tuple, shape: tuple) -> Any:
+    extra = len(have) - len(shape)
+    if extra < 0:
+        return None
+    axes = [i for i in range(extra, len(have)) if shape[i - extra] != have[i]]
+    if any(shape[i - extra] != 1 for i in axes):
+        return None
+    whole = (*range(extra), *axes)
+    keep = bool(axes)
+    plan = (whole[0] if len(whole) == 1 else whole, keep, keep and extra > 0)
+    if len(_plans) > 4096:
+        _plans.clear()
+    _plans[have, shape] = plan
+    return plan
+
+
 def conform(g: Any, shape: tuple, dtype: np.dtype) -> Any:
     """A cotangent with the shape and the dtype of its primal."""
-    if g.shape != shape:
-        extra = g.ndim - len(shape)
-        if extra < 0:
+    have = g.shape
+    if have != shape:
+        plan = _plans.get((have, shape)) or _plan(have, shape)
+        if plan is None:
             g = np.broadcast_to(g, shape)
-        elif extra:
-            g = np.add.reduce(g, axis=tuple(range(extra)) if extra > 1 else 0)
-        if g.shape != shape:
-            axes = tuple([i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1])
-            g = np.add.reduce(g, axis=axes, keepdims=True) if axes else g
-            if g.shape != shape:
-                g = np.broadcast_to(g, shape)
-    if g.dtype != dtype:
+        else:
+            g = np.add.reduce(g, plan[0], None, None, plan[1])
+            if plan[2]:
+                g = g.reshape(shape)
+    if g.dtype is not dtype and g.dtype != dtype:
         if g.dtype.kind == "c" and dtype.kind != "c":
             g = g.real
         g = g.astype(dtype)

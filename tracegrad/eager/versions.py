@@ -35,8 +35,33 @@ class _Latest:
 
 
 latest = _Latest()
-# id of the array that owns the memory -> (weak reference to it, its log)
-_logs: dict[int, tuple[weakref.ref, list[int]]] = {}
+# id of the array that owns the memory -> its log
+_logs: dict[int, _Log] = {}
+MOST_ENTRIES = 4096
+
+
+class _Log:
+    """The sequence numbers of the changes of one memory.
+
+    Attributes:
+        owner: weak reference to the array that owns it.
+        entries: the latest ones.
+        dropped: how many older ones are forgotten.
+    """
+
+    __slots__ = ("dropped", "entries", "owner")
+
+    def __init__(self, owner: np.ndarray) -> None:
+        key = id(owner)
+        self.owner = weakref.ref(owner, lambda _: _logs.pop(key, None))
+        self.entries: list[int] = []
+        self.dropped = 0
+
+    def version(self, seq: int | None = None) -> int:
+        """The number of changes, all or those before `seq`."""
+        if seq is None:
+            return self.dropped + len(self.entries)
+        return self.dropped + bisect_left(self.entries, seq)
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
@@ -47,27 +72,29 @@ def owner_of(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def log_of(array: np.ndarray) -> list[int] | None:
+def log_of(array: np.ndarray) -> _Log | None:
     """The log of the memory behind an array; None if it never changed."""
-    found = _logs.get(id(owner_of(array)))
-    return None if found is None else found[1]
+    return _logs.get(id(owner_of(array)))
 
 
 def changed(array: np.ndarray) -> None:
     """Note that the memory of `array` was written to."""
     owner = array if array.base is None else owner_of(array)
-    key = id(owner)
-    found = _logs.get(key)
-    if found is None:
-        forget = weakref.ref(owner, lambda _: _logs.pop(key, None))
-        found = _logs[key] = (forget, [])
-    latest.seq = next_seq()
-    found[1].append(latest.seq)
+    log = _logs.get(id(owner))
+    if log is None:
+        log = _logs[id(owner)] = _Log(owner)
+    entries = log.entries
+    latest.seq = seq = next_seq()
+    entries.append(seq)
+    if len(entries) > MOST_ENTRIES:
+        log.dropped += MOST_ENTRIES // 2
+        del entries[: MOST_ENTRIES // 2]
 
 
 def version_of(array: np.ndarray) -> int:
     """How often the memory was changed in place."""
-    return len(log_of(array) or ())
+    log = log_of(array)
+    return 0 if log is None else log.version()
 
 
 def is_current(array: Any, seq: int) -> bool:
@@ -75,7 +102,7 @@ def is_current(array: Any, seq: int) -> bool:
     if type(array) is not np.ndarray:
         return True
     log = log_of(array)
-    return log is None or log[-1] < seq
+    return log is None or log.entries[-1] < seq
 
 
 def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
@@ -92,7 +119,7 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
     for slot, array in zip(slots, node[SAVED]):
         if is_current(array, node[SEQ]):
             continue
-        log = log_of(array) or []
+        log = log_of(array)
         kind = TENSOR_TYPES[from_numpy_dtype(array.dtype)]
         source = node if slot < 0 else node[INPUTS][slot]
         which = ""
@@ -113,6 +140,6 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by "
             f"an inplace operation: [torch.{kind} {list(array.shape)}]{which} is at "
-            f"version {len(log)}; expected version {bisect_left(log, node[SEQ])} "
+            f"version {log.version()}; expected version {log.version(node[SEQ])} "
             f"instead. Hint: {hint}"
         )
