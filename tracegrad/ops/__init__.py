@@ -49,6 +49,7 @@ from tracegrad.ops import (  # noqa: F401
     select,
     sets,
     shape,
+    sparse,
     special,
     statistics,
     structured,
