@@ -20,6 +20,7 @@ from tracegrad.ops import (  # noqa: F401
     elementary,
     elementwise,
     extreme,
+    fft,
     filters,
     fold,
     gammas,
