@@ -101,12 +101,11 @@ def test_object_array(traced) -> None:
     [
         (lambda x: np.packbits(x), "numpy.packbits"),
         (lambda x: np.unpackbits(np.outer(x, x)), "numpy.unpackbits"),
-        (lambda x: np.spacing(x), "numpy.spacing"),
+        (lambda x: np.asmatrix(x), "numpy.asmatrix"),
         (lambda x: np.fromiter(x, dtype=float), "numpy.fromiter"),
         (lambda x: special.struve(0, x), "scipy.special.struve"),
         (lambda x: linalg.expm(np.outer(x, x)), "scipy.linalg.expm"),
         (lambda x: x.byteswap(), "ndarray.byteswap"),
-        (lambda x: np.gcd.reduce([x[0], 1]), "numpy.gcd.reduce"),
     ],
 )
 def test_no_rule(traced, function, name) -> None:
@@ -120,10 +119,10 @@ def test_where_of_a_ufunc(traced) -> None:
         return np.add(x, x, where=x > 0)
 
     assert said(traced, errors.ArgumentError, f) == [
-        "np.add(where=...) is not supported",
+        "np.add(where=...) without out= leaves elements undefined",
         "  in:  np.add",
         place(f),
-        "  fix: use np.where on the result",
+        "  fix: give out=np.zeros_like(x), or use np.where on the result",
     ]
 
 
@@ -307,16 +306,6 @@ def test_shapes(traced) -> None:
     assert lines[0] == "operands of shapes (3,) and (2,) do not broadcast together"
     assert lines[1] == "  in:  np.add"
     assert lines[2] == place(f)
-
-
-def test_mask_read(traced) -> None:
-    def f(x):
-        return np.sum(x[x > 0])
-
-    lines = said(traced, errors.ControlFlowError, f)
-    assert "depends on the values of a traced mask of shape (3,)" in lines[0]
-    assert lines[2] == place(f)
-    assert "np.where" in lines[3]
 
 
 def test_shape_and_dtype_of_in_place_results(traced) -> None:

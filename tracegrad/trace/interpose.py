@@ -20,6 +20,7 @@ import numpy as np
 from tracegrad.ops.cast import python_float, to_float
 from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
+from tracegrad.trace.callbacks import call_vectorized
 from tracegrad.trace.distributions import Distribution, Frozen, stand_in_of
 from tracegrad.trace.numpy_api import (
     accepted,
@@ -163,7 +164,11 @@ def stand_in(x: Any) -> Any:
         name = x.__name__
         if name in _MODULES or name.partition(".")[0] == "scipy":
             made = Module(x)
-    elif isinstance(x, _FUNCTION_TYPES) and _of_library(x):
+    elif (
+        (isinstance(x, _FUNCTION_TYPES) and _of_library(x))
+        or x is np.vectorize
+        or type(x) is np.vectorize
+    ):
         made = Function(x)
     else:
         made = stand_in_of(x)
@@ -187,6 +192,10 @@ def _caller(original: Any) -> Callable[[Session, Any, tuple, dict], Any]:
         return lambda session, f, args, kwargs: call_ufunc(
             session, f, "__call__", args, kwargs
         )
+    if original is np.vectorize:
+        return lambda session, f, args, kwargs: stand_in(f(*args, **kwargs))
+    if type(original) is np.vectorize:
+        return call_vectorized
     module = getattr(original, "__module__", None) or ""
     if module == "math":
         return _call_math

@@ -25,6 +25,7 @@ from tracegrad.ops.define import ACCEPT, METHODS, UPDATES
 from tracegrad.ops.fold import method_of
 from tracegrad.ops.infer import broadcast_shapes, shape_text
 from tracegrad.ops.record import Ref, as_operand, type_of
+from tracegrad.trace import callbacks
 from tracegrad.trace.boundary import enter, holds_handles, lift, lower, name_result
 from tracegrad.trace.buffers import Handle, current, push, raveled_anew, refuse_write
 from tracegrad.trace.session import Session
@@ -295,6 +296,10 @@ def call_ufunc(
         inputs = inputs[: ufunc.nin]
     out = kwargs.get("out")
     dtype = kwargs.get("dtype")
+    where = kwargs.get("where", True)
+    if where is not True:
+        kwargs = {**kwargs, "where": True}
+        _check_where(session, ufunc, name, out)
     _check_kwargs(session, name, kwargs)
 
     def run(*operands: Any) -> Any:
@@ -309,7 +314,29 @@ def call_ufunc(
 
     if out is None:
         return enter(session, run, inputs, name=name)
-    return write_out(session, out, enter(session, run, inputs, name=name), name)
+    if where is True:
+        return write_out(session, out, enter(session, run, inputs, name=name), name)
+
+    def chosen(mask: Any, before: Any, *operands: Any) -> Any:
+        return ACCEPT[np.where](mask, run(*operands), before)
+
+    target = out[0] if isinstance(out, tuple) else out
+    made = enter(session, chosen, (where, target, *inputs), name=name)
+    return write_out(session, out, made, name)
+
+
+def _check_where(session: Session, ufunc: np.ufunc, name: str, out: Any) -> None:
+    """Refuse `where=` where it would leave elements undefined."""
+    if out is not None and ufunc.nout == 1:
+        return
+    raise ArgumentError(
+        f"{name}(where=...) without out= leaves elements undefined"
+        if ufunc.nout == 1
+        else f"{name}(where=...) is not supported",
+        op=name,
+        at=session.place(),
+        fix="give out=np.zeros_like(x), or use np.where on the result",
+    )
 
 
 def _operand(x: Any, session: Session) -> Any:
@@ -427,6 +454,25 @@ def _result_type(session: Session, *args: Any) -> np.dtype:
     return np.result_type(*plain)
 
 
+def _isscalar(session: Session, element: Any) -> bool:
+    if not isinstance(element, Handle):
+        return np.isscalar(element)
+    return isinstance(element, np.generic | int | float | complex)
+
+
+def _iterable(session: Session, y: Any) -> bool:
+    return bool(_shape(session, y)) if isinstance(y, Handle) else np.iterable(y)
+
+
+def _can_cast(session: Session, from_: Any, to: Any, casting: Any = "safe") -> bool:
+    known = from_.value.type.dtype if isinstance(from_, Handle) else from_
+    return np.can_cast(known, to, casting)
+
+
+def _common_type(session: Session, *arrays: Any) -> type:
+    return np.common_type(*[np.empty(0, _array_type(a).dtype) for a in arrays])
+
+
 def _broadcast_shapes(session: Session, *shapes: Any) -> tuple:
     given = [lower(s if isinstance(s, tuple) else (s,), []) for s in shapes]
     return user_shape(broadcast_shapes(*given), session)
@@ -441,4 +487,9 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.isscalar: _isscalar,
     np.result_type: _result_type,
     np.broadcast_shapes: _broadcast_shapes,
+    np.isscalar: _isscalar,
+    np.iterable: _iterable,
+    np.can_cast: _can_cast,
+    np.common_type: _common_type,
+    **callbacks.OWN,
 }
