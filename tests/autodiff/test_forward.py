@@ -9,6 +9,7 @@ from ops.matrix import (
     arrays_of,
     assert_close,
     coarse,
+    directions,
     each_sample,
     each_smooth_sample,
     irregular,
@@ -65,7 +66,7 @@ def test_jvp_against_central_differences(op, sample):
     program = Program(op, sample, arrays)
     outputs, wrt = outputs_of(program), smooth_inputs(program.params)
     tangents, made = pushed(program, outputs, wrt)
-    t = irregular([v.type for v in wrt], {}, 2)
+    t = directions(sample, program.params, wrt, 2)
     live = [m.value for m in made if m is not None]
     got = program.run(live, [*arrays, *t], [*program.params, *tangents])
     for v, x in zip([o for o, m in zip(outputs, made) if m is not None], got):

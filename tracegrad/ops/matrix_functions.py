@@ -68,7 +68,6 @@ def _slope_of_expm(ct, y, x):
     infer=_like_square,
     vjp=[_slope_of_expm],
     spelling="scipy.linalg.expm",
-    accepts=["scipy.linalg:expm"],
     batch=Batch.MATRIX,
     samples=[
         arg("n", "n", hi=0.5).with_(),
@@ -82,16 +81,26 @@ def expm(x):
     return linalg.expm(x)
 
 
+@expm.jvp
+def _(t, y, x):
+    if ndim_of(x) == 2:
+        return expm_frechet(x, t)
+    return _corner(expm(_blocks(x, t)), shape_of(x)[-1])
+
+
 @expm.accept("scipy.linalg:expm")
 def _(A):
     return expm(as_array(A))
 
 
+def _second(x, e, direction):
+    """The derivative of `expm_frechet(x, e)` as `x` moves."""
+    slope = expm_frechet(_blocks(x, direction), _blocks(e, zeros_like(direction)))
+    return _corner(slope, shape_of(x)[-1])
+
+
 def _slope_of_frechet(ct, y, x, e):
-    order = shape_of(x)[-1]
-    xt, et = swap_last(x), swap_last(e)
-    second = expm_frechet(_blocks(xt, ct), _blocks(et, zeros_like(ct)))
-    return _corner(second, order)
+    return _second(swap_last(x), swap_last(e), ct)
 
 
 def _infer_frechet(x: ArrayType, e: ArrayType) -> ArrayType:
@@ -116,6 +125,14 @@ def _infer_frechet(x: ArrayType, e: ArrayType) -> ArrayType:
 def expm_frechet(x, e):
     """Derivative of `expm` at `x` in the direction `e`."""
     return linalg.expm_frechet(x, e, compute_expm=False)
+
+
+@expm_frechet.jvp
+def _(t, y, x, e):
+    parts = [] if t[0] is None else [_second(x, e, t[0])]
+    if t[1] is not None:
+        parts.append(expm_frechet(x, t[1]))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 @expm_frechet.accept("scipy.linalg:expm_frechet")
@@ -163,6 +180,11 @@ def _(x):
         term = term @ z @ z
         total = total + term / k
     return 256.0 * total
+
+
+@logm.jvp
+def _(t, y, x):
+    return _corner(logm(_blocks(x, t)), shape_of(x)[-1])
 
 
 @logm.accept("scipy.linalg:logm")

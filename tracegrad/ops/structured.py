@@ -12,7 +12,6 @@ from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import flip_axes, getitem
 from tracegrad.ops.infer import result_dtype, same_size, shape_text
-from tracegrad.ops.join import concatenate
 from tracegrad.ops.library import linalg
 from tracegrad.ops.linalg import conjugate, inexact, solve_call
 from tracegrad.ops.rearrange import pad
@@ -145,6 +144,24 @@ def _(y, x, *, lower, upper):
     return out
 
 
+@op(
+    infer=lambda t, *, row: t.strong,
+    vjp=[lambda ct, y, x, *, row: halved_row(ct, row=row)],
+    linear=True,
+    samples=[arg(2, 3).with_(row=0), arg(3, 2).with_(row=2)],
+)
+def halved_row(x, *, row):
+    """`x` with one row halved."""
+    out = x.copy()
+    out[row] *= 0.5
+    return out
+
+
+@halved_row.body("jax")
+def _(x, *, row):
+    return x.at[row].multiply(0.5)
+
+
 # ------------------------------------------------------------------------- band systems
 def _infer_solve(ab: ArrayType, b: ArrayType, count: int, name: str) -> ArrayType:
     fits = ab.ndim == 2 and b.ndim in (1, 2)
@@ -245,12 +262,9 @@ def _(ct, x, ab, b, *, lower):
     beside = shape_of(ab)[0] - 1
     bands = {"lower": beside if lower else 0, "upper": 0 if lower else beside}
     whole = band_outer(y, x, **bands)
-    whole = -(whole + band_outer(conjugate(x), conjugate(y), **bands))
+    whole = whole + band_outer(conjugate(x), conjugate(y), **bands)
     # Off the diagonal each stored number stands for two.
-    middle = (Slice(None, 1) if lower else Slice(beside, None),)
-    others = (Slice(1, None) if lower else Slice(None, beside),)
-    parts = [0.5 * getitem(whole, index=middle), getitem(whole, index=others)]
-    return concatenate(*(parts if lower else reversed(parts)), axis=0), y
+    return -halved_row(whole, row=0 if lower else beside), y
 
 
 @solveh_banded.accept("scipy.linalg:solveh_banded")
