@@ -52,6 +52,7 @@ from tracegrad.ops import (  # noqa: F401
     shape,
     sparse,
     special,
+    splines,
     statistics,
     structured,
     students,

@@ -219,6 +219,19 @@ def no_slope(function: str, argument: str, fix: str | None = None) -> Any:
     return rule
 
 
+class Returned:
+    """An object that a function which takes a user's call returns: a spline, a rule.
+
+    The user calls it, and its public methods, with traced arguments; they compute with
+    what ops take.
+
+    Attributes:
+        name: as the user writes the class, for errors.
+    """
+
+    name = ""
+
+
 # ---------------------------------------------------------------- what rules may ask
 def type_of(x: Any) -> ArrayType:
     """The type of a `Ref`, an eager tensor, an array or a number (or a type itself)."""
@@ -275,6 +288,16 @@ def less(x: Any, *terms: Any) -> Any:
         x = x - term if number is None else x
     total = float(sum([number for number in known if number is not None]))
     return x + -total if total < 0.0 else x - total if total else x
+
+
+def made_by(x: Any) -> Node | None:
+    """The node that made `x`, if it is traced and was made in this trace."""
+    if not isinstance(x, Ref):
+        return None
+    known = getattr(x.builder, "producers", None)
+    if known is not None:
+        return known.get(x.value)
+    return next((n for n in reversed(x.builder.nodes) if x.value in n.outputs), None)
 
 
 # ------------------------------------------------------- what users' calls are given

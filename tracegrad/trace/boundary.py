@@ -17,7 +17,7 @@ from tracegrad.errors import ArgumentError, TracegradError, UnsupportedError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.types import Dim
 from tracegrad.ops.index import getitem
-from tracegrad.ops.record import Ref
+from tracegrad.ops.record import Ref, Returned
 from tracegrad.trace.buffers import Handle, current, in_c_order, shares_memory
 from tracegrad.trace.session import ACTIVE, Session, leaked
 from tracegrad.trace.sizes import Size, user_size
@@ -104,6 +104,8 @@ def lift(
         return session.array(session.made_here(out), session)
     if isinstance(out, Dim):
         return user_size(out, session)
+    if isinstance(out, Returned):
+        return InTrace(out, session)
     if isinstance(out, tuple) and hasattr(out, "_fields"):
         parts = [lift(part, session, sources, given, fresh) for part in out]
         return type(out)(*parts)
@@ -251,6 +253,36 @@ def _note_content(session: Session, args: tuple) -> None:
     for x in args:
         if type(x) is np.ndarray:
             session.note_content(x)
+
+
+class InTrace:
+    """An object that a call has returned, for the user: its calls pass the line."""
+
+    __slots__ = ("_inner", "_session")
+
+    def __init__(self, inner: Returned, session: Session) -> None:
+        self._inner = inner
+        self._session = session
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inner = self._inner
+        return enter(self._running(), inner, args, kwargs, name=inner.name)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        method = None if name.startswith("_") else getattr(self._inner, name, None)
+        spelled = f"{self._inner.name}.{name}"
+        if not callable(method):
+            raise UnsupportedError(
+                f"{spelled} is not supported", op=spelled, at=self._session.place()
+            )
+        return lambda *args, **kwargs: enter(
+            self._running(), method, args, kwargs, name=spelled
+        )
+
+    def _running(self) -> Session:
+        if ACTIVE.session is not self._session:
+            raise leaked(self._session)
+        return self._session
 
 
 _NO_KWARGS: dict[str, Any] = {}

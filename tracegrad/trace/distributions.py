@@ -1,8 +1,10 @@
-"""Stand-ins for the distribution objects of `scipy.stats`, frozen ones included.
+"""Stand-ins for objects of SciPy: distributions, frozen ones too, and interpolants.
 
 SciPy's methods run on object arrays and masks, where no traced value passes.  So a
 distribution that a user's module names is replaced while a trace runs, as functions
-are, and `norm.logpdf` goes to `ACCEPT["scipy.stats:norm.logpdf"]`.
+are, and `norm.logpdf` goes to `ACCEPT["scipy.stats:norm.logpdf"]`.  So is a spline
+that was made before: `ACCEPT["scipy.interpolate:PPoly()"]` makes of it what a trace can
+call.
 """
 
 from __future__ import annotations
@@ -31,8 +33,13 @@ def _name_of(distribution: Any) -> str | None:
     return None if known is None else known[0]
 
 
-def stand_in_of(x: Any) -> Distribution | Frozen | None:
-    """The stand-in for a distribution of `scipy.stats`; None for anything else."""
+def stand_in_of(x: Any) -> Distribution | Frozen | Ready | None:
+    """The stand-in for an object of SciPy; None for anything else."""
+    if type(x).__module__.startswith("scipy.interpolate"):
+        for cls in type(x).__mro__:
+            make = ACCEPT.get(f"scipy.interpolate:{cls.__name__}()")
+            if make is not None:
+                return Ready(x, make)
     if not type(x).__module__.startswith("scipy.stats"):
         return None
     if "scipy.stats" not in sys.modules:
@@ -112,6 +119,33 @@ class Frozen:
 
     def __repr__(self) -> str:
         return f"<frozen scipy.stats.{self._name}>"
+
+
+class Ready:
+    """Stands in for a function-like object that was made before the trace."""
+
+    __slots__ = ("_make", "_original")
+
+    def __init__(self, original: Any, make: Callable) -> None:
+        self._original = original
+        self._make = make
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self._original)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        session = ACTIVE.session
+        if session is None or not holds_handles((args, kwargs)):
+            return self._original(*args, **kwargs)
+        inner = self._make(self._original)
+        return enter(session, inner, args, kwargs, name=inner.name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def __repr__(self) -> str:
+        return repr(self._original)
 
 
 def _method(distribution: str, name: str, original: Callable) -> Callable:

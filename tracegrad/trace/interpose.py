@@ -21,7 +21,7 @@ from tracegrad.ops.cast import python_float, to_float
 from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.callbacks import call_vectorized
-from tracegrad.trace.distributions import Distribution, Frozen, stand_in_of
+from tracegrad.trace.distributions import Distribution, Frozen, Ready, stand_in_of
 from tracegrad.trace.numpy_api import (
     accepted,
     call_function,
@@ -69,6 +69,9 @@ class Function:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._original, name, value)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self._original)  # where it stands for a class
 
     def __eq__(self, other: object) -> bool:
         return self._original == original_of(other)
@@ -143,7 +146,7 @@ class Module:
 def original_of(x: Any) -> Any:
     """What a stand-in stands for; anything else as it is."""
     kind = type(x)
-    if kind is Function or kind is Module or kind is Distribution:
+    if kind is Function or kind is Module or kind is Distribution or kind is Ready:
         return x._original
     if kind is Frozen and x._original is not None:
         return x._original
@@ -170,6 +173,9 @@ def stand_in(x: Any) -> Any:
         or type(x) is np.vectorize
     ):
         made = Function(x)
+    elif isinstance(x, type):
+        if x.__module__.startswith("scipy.") and accepted(x) is not None:
+            made = Function(x)
     else:
         made = stand_in_of(x)
     if made is None:
