@@ -13,7 +13,7 @@ from tracegrad.ir.dims import compare, max_, min_
 from tracegrad.ir.index import ARRAY
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import positions
+from tracegrad.ops.create import arange
 from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import like_first, normal_axis, refuse
@@ -89,7 +89,7 @@ def _steps(y):
     size = shape_of(y)[-1]
     if not isinstance(size, Dim):
         return np.arange(size)
-    return positions(getitem(y, index=(0,) * (ndim_of(y) - 1)) if ndim_of(y) > 1 else y)
+    return y.builder.record(arange, (), {"stop": size})
 
 
 @diagonal.accept(np.diagonal, methods=["diagonal"])
@@ -283,3 +283,33 @@ def _(m, k=0):
 @triu.accept(np.triu)
 def _(m, k=0):
     return triu(_matrix(m), k=operator.index(k))
+
+
+def _last_two(arr, function):
+    shape = shape_of(as_array(arr))
+    if len(shape) != 2:
+        raise ShapeError(f"{function} takes a matrix, this has {len(shape)} axes")
+    if any(isinstance(s, Dim) for s in shape):
+        raise ShapeError(
+            f"{function} needs fixed sizes, not {shape}",
+            fix="trace with numbers for the sizes",
+        )
+    return shape
+
+
+@accept(np.tril_indices_from)
+def _(arr, k=0):
+    rows, columns = _last_two(arr, "np.tril_indices_from")
+    return np.tril_indices(rows, k, columns)
+
+
+@accept(np.triu_indices_from)
+def _(arr, k=0):
+    rows, columns = _last_two(arr, "np.triu_indices_from")
+    return np.triu_indices(rows, k, columns)
+
+
+@accept(np.diag_indices_from)
+def _(arr):
+    shape = shape_of(as_array(arr))
+    return np.diag_indices(shape[0], len(shape))

@@ -204,6 +204,12 @@ def _(a, dtype=None, *, like=None):
     return atleast_1d(_converted(a, dtype, False))
 
 
+@accept(np.require)
+def _(a, dtype=None, requirements=None, *, like=None):
+    refuse("np.require", like=like)
+    return _converted(a, dtype, False)
+
+
 @accept(np.asarray_chkfinite)
 def _(a, dtype=None, order=None):
     return _converted(a, dtype, False)

@@ -11,6 +11,7 @@ import numpy as xp
 from tracegrad.errors import ShapeError
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim, Size
+from tracegrad.ops.cast import astype
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import along, getitem, names_once, read, subscript
@@ -28,6 +29,7 @@ from tracegrad.ops.record import (
     as_array,
     as_operand,
     constant_of,
+    dtype_of,
     is_traced,
     ndim_of,
     shape_of,
@@ -278,6 +280,13 @@ def _(a, axis=-1, kind=None, order=None, *, stable=None):
 def _(a, axis=-1, kind=None, order=None, *, stable=None):
     refuse("np.argsort", order=order)
     return _sort_call(argsort, a, axis)
+
+
+@accept(np.sort_complex)
+def _(a):
+    x = as_array(a)
+    wide = np.result_type(dtype_of(x), np.complex64)
+    return sort_call(x if dtype_of(x) == wide else astype(x, dtype=wide))
 
 
 _PARTITIONED = [arg(5).with_(kth=2), arg(3, 4).with_(kth=(0, 2), axis=0)]

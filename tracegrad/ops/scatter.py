@@ -254,6 +254,10 @@ def grid_along(indices: Any, axis: int) -> tuple:
 
 @accept(updates=[np.fill_diagonal])
 def _(a, val, wrap=False):
-    refuse("np.fill_diagonal", wrap=wrap or None)
-    steps = np.arange(min(map(int, shape_of(a))))
+    shape = shape_of(a)
+    if wrap and ndim_of(a) == 2:
+        # As NumPy does in a tall matrix: on after a free row.
+        steps = np.arange(0, shape[0] * shape[1], shape[1] + 1)
+        return write(a, tuple(np.unravel_index(steps, shape)), val)
+    steps = np.arange(min(map(int, shape)))
     return write(a, (steps,) * ndim_of(a), val)

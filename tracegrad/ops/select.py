@@ -423,7 +423,8 @@ def nan_to_num(x, *, nan=0.0, posinf=None, neginf=None):
 
 @nan_to_num.accept(np.nan_to_num)
 def _(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    refuse("np.nan_to_num", copy=None if copy else copy)
+    if not copy:
+        refuse("np.nan_to_num", fix="assign the result", copy=copy)
     numbers = {"nan": nan, "posinf": posinf, "neginf": neginf}
     for name, value in numbers.items():
         if value is not None and constant_of(value) is None:

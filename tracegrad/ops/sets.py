@@ -5,7 +5,7 @@ The sizes of these depend on data, so that traced values need a trace that knows
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy as xp
@@ -138,6 +138,38 @@ def unique_call(
 @accept(np.unique_values)
 def _(x, /):
     return unique_call(x, equal_nan=False)
+
+
+class _Counts(NamedTuple):
+    values: Any
+    counts: Any
+
+
+class _Inverse(NamedTuple):
+    values: Any
+    inverse_indices: Any
+
+
+class _All(NamedTuple):
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+@accept(np.unique_counts)
+def _(x, /):
+    return _Counts(*unique_call(x, return_counts=True, equal_nan=False))
+
+
+@accept(np.unique_inverse)
+def _(x, /):
+    return _Inverse(*unique_call(x, return_inverse=True, equal_nan=False))
+
+
+@accept(np.unique_all)
+def _(x, /):
+    return _All(*unique_call(x, True, True, True, equal_nan=False))
 
 
 @accept(np.union1d)
