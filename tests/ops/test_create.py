@@ -119,7 +119,7 @@ def test_symbolic_sizes():
 def test_errors():
     with pytest.raises(ArgumentError, match="size that depends on data"):
         Call(lambda np, v: np.arange(v), [SCALAR])
-    with pytest.raises(ArgumentError, match=r"np.linspace\(retstep=...\)"):
-        Call(lambda np, v: np.linspace(v, 1.0, retstep=True), [SCALAR])
+    with pytest.raises(ArgumentError, match="0 numbers or more"):
+        Call(lambda np, v: np.linspace(v, 1.0, -1), [SCALAR])
     with pytest.raises(ShapeError, match="do not broadcast"):
         Call(lambda np, v: np.full((2, 3), v), [sample(2)])
