@@ -158,6 +158,8 @@ class FunctionBuilder:
         made: list[ast.stmt] = []
         once: dict[str, ast.expr] = {}
         for symbol, variable in self.context.sizes.items():
+            if symbol not in self.routine.graph.sizes:
+                continue  # the number of true elements of a mask, written there
             v, axis = self.routine.graph.sizes[symbol]
             statement = _read_size(variable, self.lowering.expression(v), axis)
             if reads[variable] == 1:

@@ -210,7 +210,11 @@ class Lowering:
                 return
             if not self._shorten(node):
                 break
-        targets = [self._variable(v) for v in node.outputs]
+        if node.op.binds:
+            size = self.context.size(str(node.attrs[node.op.binds]))
+            targets = [ast.unparse(size)]
+        else:
+            targets = [self._variable(v) for v in node.outputs]
         statement = ast.Assign([_target(targets)], value, lineno=0)
         self._emit(statement, node)
         self.variables.update(zip(node.outputs, targets, strict=True))
@@ -321,15 +325,19 @@ class Lowering:
         """What is known now, to come `back` to after a branch."""
         plan = self.plan
         sets = set(plan.roots), set(plan.in_place)
-        return self.namer.state(), dict(self.variables), sets
+        return self.namer.state(), dict(self.variables), sets, set(self.context.sizes)
 
     def back(self, state: tuple) -> None:
         """Forget what was named and decided in a branch."""
-        names, variables, (self.plan.roots, self.plan.in_place) = state
+        names, variables, (self.plan.roots, self.plan.in_place), sizes = state
         self.variables = dict(variables)
         self.namer.back(names)
-        for variable in self.context.sizes.values():
-            self.namer.reserve(variable)
+        for symbol, variable in list(self.context.sizes.items()):
+            if symbol in sizes or symbol in self.graph.sizes:
+                self.namer.reserve(variable)
+            else:
+                del self.context.sizes[symbol]  # bound in the branch
+        self.templates = {}  # they spell sizes
 
     def _variable(self, v: Value) -> str:
         return self.namer.claim(self._preferred(v))
