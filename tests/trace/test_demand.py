@@ -127,7 +127,7 @@ def test_integers_of_arrays_are_guarded(check) -> None:
 
 def test_float_is_not_swapped_where_it_is_a_type(traced) -> None:
     def f(x):
-        assert type(0.5) is float
+        assert isinstance(0.5, float)
         return float(x[0])
 
     with pytest.raises(ConversionError, match="a Python float"):

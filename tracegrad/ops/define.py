@@ -87,12 +87,14 @@ class Op:
             of the output and the attributes that it takes besides.
         guards: whether its nodes have no output, and raise where a call takes another
             way than the traced one (`ops/control_guard.py`).
+        binds: the attribute that is a symbolic size, of which the output is the number.
         samples: calls that the generic tests run.
     """
 
     __slots__ = (
         "aliases",
         "batch_rule",
+        "binds",
         "bodies",
         "cheap",
         "defaults",
@@ -148,6 +150,7 @@ class Op:
         self.emitter: Callable[..., Any] | None = None
         self.whole: tuple[Op, int, dict[str, Any]] | None = None
         self.guards = False
+        self.binds: str | None = None
         self.samples: tuple[Sample, ...] = ()
 
     def __repr__(self) -> str:

@@ -23,10 +23,15 @@ def concrete(attr: Any, sizes: dict[str, int]) -> Any:
 def run_nodes(
     nodes: Iterable[Node], env: dict[Value, Any], sizes: dict[str, int] | None = None
 ) -> None:
-    """Execute `nodes`, reading from and writing to `env`."""
+    """Execute `nodes`, reading from and writing to `env` (and `sizes`)."""
+    sizes = {} if sizes is None else sizes
     for node in nodes:
         args = [v.value if isinstance(v, Const) else env[v] for v in node.inputs]
-        attrs = {k: concrete(a, sizes or {}) for k, a in node.attrs.items()}
+        if node.op.binds:
+            number = int(node.op.run(*args, **node.attrs))
+            sizes[str(node.attrs[node.op.binds])] = env[node.out] = number
+            continue
+        attrs = {k: concrete(a, sizes) for k, a in node.attrs.items()}
         if node.regions:
             attrs["regions"] = [_runner(region, sizes) for region in node.regions]
         out = node.op.run(*args, **attrs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.symbols import sizes_in
 from tracegrad.ops.cast import alias
 from tracegrad.ops.infer import same_type_input
 from tracegrad.passes.regions import prune
@@ -44,8 +45,17 @@ def drop_aliases(graph: Graph) -> Graph:
 def _mark(graph: Graph, live: set[Value]) -> list[Node]:
     """Add to `live` what the live values are computed from; the live nodes."""
     kept: list[Node] = []
+    needed: set[str] | None = None  # symbolic sizes that attributes of live nodes name
+    if any(node.op.binds for node in graph.nodes):
+        needed = set()
     for node in reversed(graph.nodes):
-        if node.op.guards or any(v in live for v in node.outputs):
+        if (
+            node.op.guards
+            or any(v in live for v in node.outputs)
+            or (needed and node.op.binds and str(node.attrs[node.op.binds]) in needed)
+        ):
+            if needed is not None and not node.op.binds:
+                needed.update(sizes_in(node))
             if node.regions and not all(v in live for v in node.outputs):
                 node = prune(node, live, remove_dead_code)
             kept.append(node)

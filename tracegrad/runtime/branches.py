@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracegrad.errors import ControlFlowError
-from tracegrad.ir.graph import Node
+from tracegrad.ir.dims import Dim
+from tracegrad.ir.dims import names as names_in
+from tracegrad.ir.graph import Graph, Node
 from tracegrad.ir.routine import Routine
+from tracegrad.ir.symbols import sizes_in
 from tracegrad.ir.tree import restore
 from tracegrad.ops.evaluate import evaluate
 
@@ -27,6 +30,28 @@ def refuse_guards(nodes: Iterable[Node]) -> None:
                 at=node.at[-1] if node.at else None,
                 fix="use np.where, tg.cond or tg.while_loop, or the NumPy backend",
             )
+
+
+def reads_counts(graph: Graph) -> bool:
+    """Whether a program computes with sizes that masks decide.
+
+    It is right for any number of elements if it only passes them on.
+    """
+    bound = {str(n.attrs[n.op.binds]) for n in graph.nodes if n.op.binds}
+    counted = {
+        size
+        for node in graph.nodes
+        for v in node.outputs
+        for size in v.type.shape
+        if isinstance(size, Dim) and not set(names_in(size)) <= graph.sizes.keys()
+    }
+    for node in graph.nodes:
+        if not node.op.binds and not bound.isdisjoint(sizes_in(node)):
+            return True
+        told = node.op.type_only and not node.out.type.shape
+        if told and any(counted.intersection(v.type.shape) for v in node.inputs):
+            return True
+    return False
 
 
 def interpret(routine: Routine, data: Sequence[Any]) -> Any:

@@ -54,11 +54,13 @@ class Family:
         fixed_axes: axes whose number a trace needs.
         fixed_scalars: positions of scalars whose value a trace needs.
         specializations: the programs made so far, the newest first.
+        counting: what becomes of the number of elements that a mask selects.
     """
 
     fixed_axes: set[Axis] = field(default_factory=set)
     fixed_scalars: set[int] = field(default_factory=set)
     specializations: list[Any] = field(default_factory=list)
+    counting: str = "name"
     _group: dict[Axis, int] = field(default_factory=dict)
     _first_int: dict[int, int] = field(default_factory=dict)
     _varied_ints: set[int] = field(default_factory=set)

@@ -32,13 +32,13 @@ from tracegrad.runtime.binding import (
     resolve,
     walk,
 )
-from tracegrad.runtime.branches import refuse_guards
+from tracegrad.runtime.branches import reads_counts, refuse_guards
 from tracegrad.runtime.cache import Axis, Family, Plan
 from tracegrad.runtime.derive import Program
 from tracegrad.runtime.inlined import Inlined
 from tracegrad.runtime.options import Options
 from tracegrad.runtime.specialization import Path, Specialization
-from tracegrad.trace.session import Restart, SizeFact
+from tracegrad.trace.session import Counting, Restart, SizeFact
 from tracegrad.trace.tracer import trace
 
 # Static values that the docstring of the emitted module names.
@@ -68,19 +68,27 @@ def specialize(
         wrt, one = resolve(call.parameters, options.argnums, options.argnames, binder)
         check_differentiable(call, wrt, binder, options.op)
     if family is None:
-        plan = _plan_of_types(call)
-        return _attempt(function, binder, options, call, plan, wrt, one)
+        plan, counting = _plan_of_types(call), _counting(options, "name")
+        return _attempt(function, binder, options, call, plan, counting, wrt, one)
     taken = set(binder.signature.parameters)
     proved: set[Axis] | None = None  # what is fixed, before all axes were for a try
     while True:
         plan = family.plan(call, taken)
+        counting = _counting(options, family.counting)
         try:
-            return _attempt(function, binder, options, call, plan, wrt, one)
+            made = _attempt(function, binder, options, call, plan, counting, wrt, one)
+            named = counting.used and counting.how == "name"
+            if not (named and reads_counts(made.routine.graph)):
+                return made
+            family.counting = "test"  # none at all would divide by 0, for example
         except _Again as again:
             _fix(again, family)
         except (MutationError, RandomStateError):
             raise  # a second try would find the change made already
         except Exception as error:
+            if counting.used and counting.how in ("name", "test"):
+                family.counting = "guard"  # something needs the number of elements
+                continue
             if isinstance(error, ControlFlowError | ConversionError):
                 soft = _soft_scalars(call, wrt) - plan.static
                 if soft:
@@ -94,6 +102,11 @@ def specialize(
             if not family.fix_all(call):
                 raise
             proved = before
+
+
+def _counting(options: Options, how: str) -> Counting:
+    """What becomes of sizes that masks decide: code under `jax.jit` must know them."""
+    return Counting("refuse" if options.backend == "jax" else how)
 
 
 class _Again(Exception):
@@ -110,6 +123,7 @@ def _attempt(
     options: Options,
     call: Call,
     plan: Plan,
+    counting: Counting,
     wrt: list[int],
     one: bool,
 ) -> Specialization:
@@ -132,7 +146,9 @@ def _attempt(
     try:
         with _indexing(numbers, noted):
             soft = [v for v, i in places.items() if i in _soft_scalars(call, wrt)]
-            traced = trace(function, args, kwargs, values=values, soft=soft)
+            traced = trace(
+                function, args, kwargs, values=values, soft=soft, counting=counting
+            )
     except Restart as restart:
         raise _Again(
             {places[v] for v in restart.static_leaves},
@@ -150,7 +166,7 @@ def _attempt(
         nodes=list(traced.builder.nodes),
         result=traced.result,
         sizes=sizes,
-        deciding=_deciding(numbers, traced.facts),
+        deciding=_deciding(numbers, traced.facts, traced.proved),
         notes=_notes(parameters),
         inlined=function if isinstance(function, Inlined) else None,
     )
@@ -232,13 +248,19 @@ def _indexing(
         decider.reaches = before
 
 
-def _deciding(env: dict[str, int] | None, facts: list[SizeFact]) -> Callable:
+def _deciding(
+    env: dict[str, int] | None, facts: list[SizeFact], proved: dict[tuple, bool]
+) -> Callable:
     """Makes the context in which a derivation may ask about sizes.
 
     The sizes of the call answer, and each answer becomes a fact that calls must share.
     """
 
     def ask(relation: str, left: Size, right: Size) -> bool:
+        if (relation, left, right) in proved:
+            return proved[relation, left, right]
+        if any(n not in (env or {}) for s in (left, right) for n in names_in(s)):
+            raise ShapeError(f"whether {left} {relation} {right} depends on a mask")
         a, b = evaluate(left, env or {}), evaluate(right, env or {})
         outcome = a == b if relation == "==" else a >= b
         fact = SizeFact(relation, left, right, outcome)

@@ -92,7 +92,7 @@ class Demand:
             ValueError: as NumPy does, for the truth of an array of several elements.
             TypeError: as NumPy does, for such an array as a number.
         """
-        key = self._number(value), kind
+        key = self.number(value), kind
         if key in self._decided:
             return self._decided[key]
         outcome = kind(self.value(value))
@@ -108,7 +108,7 @@ class Demand:
         session.builder.record(guard, (Ref(value, session.builder),), attrs)
         return outcome
 
-    def _number(self, value: Value) -> int:
+    def number(self, value: Value) -> int:
         """Equal for values that are computed alike, so that none is guarded twice."""
         known, producers = self._known, self.session.builder.producers
         waiting = [value]

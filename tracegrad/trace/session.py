@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,10 @@ from tracegrad.ir.location import Location
 from tracegrad.ir.routine import SizeFact
 from tracegrad.ir.types import Dim, Size, is_scalar_literal
 from tracegrad.ops.create import dim
-from tracegrad.ops.define import HANDLERS, Op
+from tracegrad.ops.define import HANDLERS, OPERATORS, Op
 from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.infer import shape_text
+from tracegrad.ops.masks import true_count
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.trace.demand import Demand
 from tracegrad.trace.frames import Locator, calling_line
@@ -56,6 +58,20 @@ class Restart(BaseException):
         super().__init__()
         self.static_leaves = set(static_leaves)
         self.static_axes = set(static_axes)
+
+
+@dataclass
+class Counting:
+    """What becomes of the number of elements that a traced mask selects.
+
+    Attributes:
+        how: it gets a "name"; or a "test" as well that there are at least two, as for
+            any named size; or a "guard" on the number in this call; or "refuse".
+        used: whether there was such a mask.
+    """
+
+    how: str = "name"
+    used: bool = False
 
 
 class _Active(threading.local):
@@ -139,6 +155,9 @@ class Session:
         locator: finds the user's line.
         array: makes the user's handle for (value, session).
         soft: parameters that become static rather than guarded.
+        counting: what becomes of the number of elements that a mask selects.
+        masks: the names and the values of such numbers.
+        proved: what tests in the program say of such sizes.
         demand: computes values of the call, and guards what they decide.
     """
 
@@ -151,10 +170,14 @@ class Session:
         met: Callable[[FrameType], None],
         captures: Captures,
         soft: Iterable[Value] = (),
+        counting: Counting | None = None,
     ) -> None:
         self.builder = TraceBuilder(self)
         self.values = values
         self.soft = set(soft)
+        self.counting = counting or Counting()
+        self.masks: dict[int, tuple[Dim, Value]] = {}
+        self.proved: dict[tuple[str, Size, Size], bool] = {}
         self.params = tuple(params)
         self.facts: list[SizeFact] = []
         self.asked: dict[int, np.ndarray] = {}
@@ -322,6 +345,7 @@ class Session:
             node = self.builder.producers.get(v)
             if node is not None and node.op is dim:
                 axes |= self.axes_of(node.attrs["size"])
+                fixable = fixable and not self.is_counted(node.attrs["size"])
             elif v in self.soft or (
                 v.type.weak and v.type.kind == "i" and v in self.params
             ):
@@ -364,6 +388,9 @@ class Session:
         Raises:
             ShapeError: if only types are known.
         """
+        counted = self.is_counted(left) or self.is_counted(right)
+        if counted and self.values is not None:
+            return self._decide_counted(relation, left, right)
         a, b = self.size_value(left), self.size_value(right)
         if a is None or b is None:
             raise ShapeError(
@@ -386,17 +413,65 @@ class Session:
         return outcome
 
     def count(self, mask: Any) -> Size:
-        """The number of true elements of a mask, which only a concrete one has."""
+        """The number of true elements of a mask, by name if the mask is traced."""
         value = mask.value
         if self.is_concrete(value):
             return int(np.count_nonzero(self.ask(value)))
-        raise ControlFlowError(
-            f"the size of x[mask] depends on the values of a traced mask of shape "
-            f"{shape_text(value.type.shape)}",
-            op="x[mask]",
-            at=self.place(),
-            fix="use np.where(mask, x, 0.0), which keeps the shape",
-        )
+        if self.counting.how == "refuse":
+            raise ControlFlowError(
+                f"the size of x[mask] depends on the values of a traced mask of shape "
+                f"{shape_text(value.type.shape)}",
+                op="x[mask]",
+                at=self.place(),
+                fix="use np.where(mask, x, 0.0), which keeps the shape",
+            )
+        key = self.demand.number(value)
+        if key not in self.masks:
+            size = named(self._free_size())
+            made = self.builder.record(true_count, (mask,), {"size": size})
+            self.masks[key] = size, made.value
+            if self.values is not None:
+                self.demand.value(made.value)
+        size, made = self.masks[key]
+        self.counting.used = True
+        if self.values is not None and self.counting.how != "name":
+            test = OPERATORS["__gt__"](Ref(made, self.builder), 1).value
+            many = self.demand.decide(test, bool)
+            if self.counting.how == "guard" or not many:
+                return int(self.demand.decide(made, int))
+        return size
+
+    def _free_size(self) -> str:
+        """A name for a size that no axis of an argument has."""
+        taken = {
+            name
+            for v in self.params
+            for s in v.type.shape
+            if isinstance(s, Dim)
+            for name in names_in(s)
+        }
+        taken |= {str(size) for size, _ in self.masks.values()}
+        count = 1
+        while (name := f"count_{count}" if count > 1 else "count") in taken:
+            count += 1
+        return name
+
+    def is_counted(self, size: Size) -> bool:
+        """Whether a size depends on the number of true elements of a mask."""
+        counted = {str(size) for size, _ in self.masks.values()}
+        return isinstance(size, Dim) and not counted.isdisjoint(names_in(size))
+
+    def _decide_counted(self, relation: str, left: Size, right: Size) -> bool:
+        """A relation of sizes that masks decide, as a test in the program."""
+        a, b = [
+            self.builder.record(dim, (), {"size": s}) if isinstance(s, Dim) else s
+            for s in (left, right)
+        ]
+        name = "__eq__" if relation == "==" else "__ge__"
+        test = OPERATORS[name](a, b)
+        outcome = bool(self.demand.decide(test.value, bool))
+        self.proved[relation, left, right] = outcome
+        return outcome
 
 
 def leaked(session: Session) -> LeakedTracerError:

@@ -191,6 +191,9 @@ class Size:
                 at=session.place(),
                 fix="give the axis a number in tg.spec",
             )
+        if session.is_counted(self.dim):
+            number: int = self.number().__index__()
+            return number
         raise Restart(static_axes=session.axes_of(self.dim))
 
     __int__ = __index__

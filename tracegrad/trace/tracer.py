@@ -16,7 +16,7 @@ from tracegrad.ir.graph import Const, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, map_leaves
 from tracegrad.ir.tree import restore as restore_tree
-from tracegrad.ir.types import Dim, is_scalar_literal
+from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops.cast import alias
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import Ref
@@ -41,6 +41,7 @@ from tracegrad.trace.interpose import (
 from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
     ACTIVE,
+    Counting,
     Restart,
     Session,
     SizeFact,
@@ -72,12 +73,14 @@ class Traced:
         result: structure of the result; leaves hold `Value`s, constants included.
         guards: what the program depends on besides the arguments.
         facts: relations of symbolic sizes decided by the call's values.
+        proved: relations of sizes that masks decide, tested by the program itself.
     """
 
     builder: TraceBuilder
     result: Tree
     guards: list[Guard] = field(default_factory=list)
     facts: list[SizeFact] = field(default_factory=list)
+    proved: dict[tuple, bool] = field(default_factory=dict)
 
 
 class _NewModule(BaseException):
@@ -100,6 +103,7 @@ def trace(
     *,
     values: dict[Value, Any] | None,
     soft: Iterable[Value] = (),
+    counting: Counting | None = None,
 ) -> Traced:
     """Call `function` on proxies and record what it computes.
 
@@ -110,6 +114,7 @@ def trace(
         kwargs: the same, by name.
         values: the call's data for each `Value`; None if only the types are known.
         soft: parameters to make static where Python asks for their values alone.
+        counting: what becomes of sizes that masks decide.
 
     Raises:
         Restart: if a parameter or an axis must be static.
@@ -118,7 +123,7 @@ def trace(
     spaces = [space] if (space := _globals_of(function)) is not None else []
     while True:
         try:
-            return _trace_once(function, args, kwargs, values, spaces, soft)
+            return _trace_once(function, args, kwargs, values, spaces, soft, counting)
         except _NewModule as met:
             spaces.append(met.space)
 
@@ -153,6 +158,7 @@ def _trace_once(
     values: dict[Value, Any] | None,
     spaces: list[dict[str, Any]],
     soft: Iterable[Value],
+    counting: Counting | None,
 ) -> Traced:
     mine = {id(space) for space in spaces}
 
@@ -172,7 +178,9 @@ def _trace_once(
     for tree in (*args, *kwargs.values()):
         for static in _statics(tree):
             captures.add(static)
-    session = Session(values, params, sys._getframe(), make, met, captures, soft)
+    session = Session(
+        values, params, sys._getframe(), make, met, captures, soft, counting
+    )
 
     def restore(tree: Any) -> Any:
         if isinstance(tree, Leaf | Static | Branch):
@@ -188,9 +196,7 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    builtins: dict[str, Any] = {}
-    if any(isinstance(s, Dim) for v in params for s in v.type.shape):
-        builtins["len"] = sized
+    builtins: dict[str, Any] = {"len": sized}
     if captures.only_called("float"):
         builtins["float"] = floated
     with swapping(spaces, builtins), _Running(session):
@@ -208,7 +214,9 @@ def _trace_once(
     for code, space in session.locator.seen.values():
         session.captures.add_code(code, space)
     watch.check()
-    return Traced(session.builder, result, _guards(session), session.facts)
+    return Traced(
+        session.builder, result, _guards(session), session.facts, session.proved
+    )
 
 
 def _definition(function: Any) -> Location | None:
