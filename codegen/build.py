@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.codegen.backends import Backend
 from tracegrad.codegen.arms import lone_results, section_body
+from tracegrad.codegen.backends import Backend
 from tracegrad.codegen.checks import check_shapes
-from tracegrad.codegen.lower import Constants, Line, Lowering
+from tracegrad.codegen.control import ControlLowering
+from tracegrad.codegen.lower import Constants, Line
+from tracegrad.codegen.memory import is_view
 from tracegrad.codegen.names import Namer, identifier
-from tracegrad.codegen.plan import is_view
 from tracegrad.codegen.printer import (
     Comment,
     docstring,
@@ -70,7 +71,7 @@ class FunctionBuilder:
         lone = lone_results(routine) if plain else set()
         for parameter in routine.parameters:
             self.namer.reserve(parameter.name)
-        self.lowering = Lowering(
+        self.lowering = ControlLowering(
             graph, context, self.namer, constants, lone, routine.pullback is not None
         )
         self.branches: list[tuple[Branch, ast.expr]] = []
@@ -214,17 +215,35 @@ class FunctionBuilder:
         return ast.FunctionDef(pullback.name, signature, body, [], lineno=0)
 
     def commented(
-        self, lines: Sequence[Line], phases: bool, phase: str | None = None
+        self,
+        lines: Sequence[Line],
+        phases: bool,
+        phase: str | None = None,
+        around: int = 0,
     ) -> list[ast.stmt]:
-        """The statements, with the phases and the user's lines in comments."""
+        """The statements, with the phases and the user's lines in comments.
+
+        Args:
+            lines: what was lowered.
+            phases: whether comments name the phases.
+            phase: of the statement before.
+            around: in a region, how many of the user's frames are around it.
+        """
         body: list[ast.stmt] = []
         for line, after in zip_longest(lines, lines[1:]):
             if phases and line.phase != phase:
                 phase = line.phase
                 body.append(Comment(phase))
-            where = _where(line)
-            last = after is None or _where(after) != where or after.phase != line.phase
-            if where and last:
+            for statements, inner in line.blocks:
+                depth = len(line.node.at)
+                statements[:] = self.commented(inner, False, None, depth)
+            where = _where(line, around)
+            last = (
+                after is None
+                or _where(after, around) != where
+                or after.phase != line.phase
+            )
+            if where and (last or line.blocks):
                 of = "of " if line.phase == BACKWARD else ""
                 with_comment(line.statement, f"{of}{where}")
             body.append(line.statement)
@@ -404,8 +423,9 @@ def _read_size(variable: str, array: ast.expr, axis: int) -> ast.Assign:
     return ast.Assign([ast.Name(variable, ast.Store())], read, lineno=0)
 
 
-def _where(line: Line) -> str:
-    return line.at[0].where if line.at else ""
+def _where(line: Line, around: int = 0) -> str:
+    """The user's line: in a region, the one in the function that the region is of."""
+    return line.at[min(around, len(line.at) - 1)].where if line.at else ""
 
 
 def _argument(parameter: Parameter) -> ast.arg:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.codegen.memory import is_view
 from tracegrad.codegen.names import Namer
-from tracegrad.codegen.plan import Plan, is_view, make_plan
+from tracegrad.codegen.plan import Body, Plan, make_plan
 from tracegrad.codegen.printer import fits
 from tracegrad.codegen.template import (
     Context,
@@ -42,12 +43,14 @@ class Line:
         at: the user's frames that it comes from.
         phase: "forward" or "backward".
         node: the node whose value it makes.
+        blocks: of a compound statement, (its list of statements, the lines in it).
     """
 
     statement: ast.stmt
     at: Chain
     phase: str
     node: Node
+    blocks: tuple[tuple[list[ast.stmt], list[Line]], ...] = ()
 
 
 class Lowering:
@@ -61,6 +64,7 @@ class Lowering:
         indent: columns before the statements.
         lone: results that may stand in a `return` itself.
         split: whether the backward part becomes a function of its own.
+        body: for a region, what is around it.
 
     Attributes:
         variables: value -> the variable that holds it.
@@ -77,13 +81,14 @@ class Lowering:
         constants: Constants,
         lone: Set[Value] = frozenset(),
         split: bool = False,
+        body: Body | None = None,
     ) -> None:
         self.graph = graph
         self.context = context
         self.namer = namer
         self.constants = constants
         self.templates: dict[Any, Template] = {}
-        self.plan: Plan = make_plan(graph, self._uses, lone, split)
+        self.plan: Plan = make_plan(graph, self._uses, lone, split, body)
         self.variables: dict[Value, str] = {}
         self.access: dict[Value, ast.expr] = {}
         self.stems: dict[Value, str] = {}

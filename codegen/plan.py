@@ -14,11 +14,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from tracegrad.codegen.memory import is_accumulation, is_view
+from tracegrad.codegen.ownership import (
+    fresh_outputs,
+    kept_outputs,
+    shown_inputs,
+    updated_carries,
+)
 from tracegrad.ir.graph import FORWARD, Const, Graph, Node, Value
-from tracegrad.ops.define import OPERATORS
+from tracegrad.ops.control import Loop, cond
 from tracegrad.ops.infer import same_type_input
 
 # An expression nested deeper than this gets a name for its inner part.
@@ -39,6 +46,11 @@ class Plan:
         in_place: indices of nodes that update their first input.
         copied: those of them that need a copy of their first input.
         may_add: sums of contributions that may be made in place, if that reads better.
+        fresh: outputs of branches and loops that share memory with nothing else.
+        copied_starts: first values of carries that are copied: (node, position).
+        rebound: carries of the body that is written whose next value takes their
+            variable as soon as it is made.
+        last: value -> index of the last node that reads it, or a view of it.
     """
 
     producer: dict[Value, int] = field(default_factory=dict)
@@ -47,6 +59,25 @@ class Plan:
     in_place: set[int] = field(default_factory=set)
     copied: set[int] = field(default_factory=set)
     may_add: set[int] = field(default_factory=set)
+    fresh: set[Value] = field(default_factory=set)
+    copied_starts: set[tuple[int, int]] = field(default_factory=set)
+    rebound: set[Value] = field(default_factory=set)
+    last: dict[Value, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the plan of a region has to know of what is around it.
+
+    Attributes:
+        owned: carries whose arrays the body may update.
+        nexts: carry -> its next value.
+        named: values of the program around that have variables.
+    """
+
+    owned: Set[Value] = frozenset()
+    nexts: Mapping[Value, Value] = field(default_factory=dict)
+    named: Container[Value] = ()
 
 
 def make_plan(
@@ -54,6 +85,7 @@ def make_plan(
     uses: Callable[[Node], Sequence[int]],
     lone: Set[Value],
     split: bool,
+    body: Body | None = None,
 ) -> Plan:
     """Decide statements and updates in place for a graph.
 
@@ -63,7 +95,9 @@ def make_plan(
         lone: results that may stand in a `return` itself.
         split: whether the backward part becomes a function that may run many times,
             so that it must not change what the forward part made.
+        body: for a region, what is around it.
     """
+    body = body or Body()
     plan = Plan()
     for i, node in enumerate(graph.nodes):
         for v in node.outputs:
@@ -71,31 +105,22 @@ def make_plan(
         for k, v in enumerate(node.inputs):
             if k not in node.op.type_only:
                 plan.readers.setdefault(v, []).append(i)
-    _choose_roots(graph, plan, lone)
+    _choose_roots(graph, plan, lone, body)
     for node in graph.nodes:
-        for count, v in zip(uses(node), node.inputs, strict=True):
+        counts = [1] * len(node.inputs) if node.regions else uses(node)
+        for count, v in zip(counts, node.inputs, strict=True):
             if count > 1 and v in plan.producer and not _repeats(v, graph, plan):
                 plan.roots.add(v)
     _choose_carriers_of_types(graph, plan)
-    _find_updates(graph, plan, split)
-    _keep_order(graph, plan)
+    plan.last = _last_reads(graph)
+    _find_updates(graph, plan, split, body)
+    _keep_order(graph, plan, _rebind(graph, plan, body))
     return plan
 
 
-def is_view(node: Node) -> bool:
-    """Whether the output shares, or may share, memory with the first input.
-
-    An element read by its indices is a NumPy scalar, which is a copy.
-    """
-    if not node.inputs or node.op.aliasing(node.attrs) is None:
-        return False
-    element = not node.outputs[0].type.shape and node.inputs[0].type.shape
-    return not element or Ellipsis in node.attrs.get("index", (Ellipsis,))
-
-
 # ------------------------------------------------------------------ what is a statement
-def _choose_roots(graph: Graph, plan: Plan, lone: Set[Value]) -> None:
-    results = set(graph.results)
+def _choose_roots(graph: Graph, plan: Plan, lone: Set[Value], body: Body) -> None:
+    results = {*graph.results, *_read_by_regions(graph)}
     depth: dict[Value, int] = {}
     for node in graph.nodes:
         deepest = max([depth.get(v, 0) for v in node.inputs], default=0)
@@ -104,11 +129,13 @@ def _choose_roots(graph: Graph, plan: Plan, lone: Set[Value]) -> None:
             reads = len(plan.readers.get(v, ()))
             if (
                 len(node.outputs) > 1
+                or node.op.binds
+                or node.regions
                 or (v.user and v.hint and node.phase == FORWARD)
                 or (v in results and not (v in lone and reads == 0))
                 or (reads > 1 and not _repeatable(node, plan))
                 or depth[v] > MAX_DEPTH
-                or _is_named_cotangent(v, node, graph, plan)
+                or _is_named_cotangent(v, node, graph, plan, body)
             ):
                 plan.roots.add(v)
                 depth[v] = 0
@@ -147,7 +174,9 @@ def _repeats(v: Value, graph: Graph, plan: Plan) -> bool:
     return v in plan.roots or _repeatable(graph.nodes[plan.producer[v]], plan)
 
 
-def _is_named_cotangent(v: Value, node: Node, graph: Graph, plan: Plan) -> bool:
+def _is_named_cotangent(
+    v: Value, node: Node, graph: Graph, plan: Plan, body: Body
+) -> bool:
     wrt = v.wrt
     readers = plan.readers.get(v, ())
     if len(readers) == 1 and is_accumulation(graph.nodes[readers[0]]):
@@ -155,25 +184,21 @@ def _is_named_cotangent(v: Value, node: Node, graph: Graph, plan: Plan) -> bool:
     if wrt is None or not node.derived or is_view(node):
         return False
     named = wrt.user or (wrt.wrt is not None and wrt.wrt.user)
-    return named and wrt in plan.roots and v in plan.readers
+    there = wrt in plan.roots or wrt in body.named
+    return named and there and v in plan.readers
+
+
+def _read_by_regions(graph: Graph) -> Iterator[Value]:
+    """What branches and loops read, and so must have a variable before them."""
+    for node in graph.nodes:
+        if node.regions and node.op is cond:
+            boolean = len(node.regions) == 2 and node.inputs[0].type.kind == "b"
+            yield from node.inputs[1 if boolean else 0 :]
+        elif node.regions:
+            yield from Loop.of(node).invariants
 
 
 # ------------------------------------------------------------------ updates in place
-def is_accumulation(node: Node) -> bool:
-    """Whether the node adds one more contribution to a cotangent."""
-    if not node.derived or len(node.inputs) != 2:
-        return False
-    if node.op not in (OPERATORS["__add__"], OPERATORS["__sub__"]):
-        return False
-    left, out = node.inputs[0], node.outputs[0]
-    return (
-        out.wrt is not None
-        and left.wrt is out.wrt
-        and left.type.shape == out.type.shape
-        and left.type.dtype == out.type.dtype
-    )
-
-
 def _last_reads(graph: Graph) -> dict[Value, int]:
     """Position of the last read of each value or of a view of it."""
     last = dict.fromkeys(graph.results, len(graph.nodes))
@@ -182,33 +207,82 @@ def _last_reads(graph: Graph) -> dict[Value, int]:
         for k, v in enumerate(node.inputs):
             if k not in node.op.type_only:
                 last[v] = max(last.get(v, i), i)
-        if is_view(node):
+        if node.regions:
+            _extend_reads(last, node, i)
+        elif is_view(node):
             base = node.inputs[0]
             last[base] = max(last.get(base, i), *[last.get(v, i) for v in node.outputs])
     return last
 
 
-def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
-    last = _last_reads(graph)
+def _extend_reads(last: dict[Value, int], node: Node, i: int) -> None:
+    """An output of a branch or a loop may be one of its inputs."""
+    for v, sources in shown_inputs(node).items():
+        for u in sources:
+            last[u] = max(last.get(u, i), last.get(v, i))
+
+
+def _rebind(graph: Graph, plan: Plan, body: Body) -> dict[Value, int]:
+    """Choose the carries whose variable the next value takes as soon as it is made.
+
+    Returns:
+        Where the variable of each of them changes.
+    """
+    changes: dict[Value, int] = {}
+    nexts = list(body.nexts.values())
+    for param, v in body.nexts.items():
+        made = plan.producer.get(v)
+        if made is None or v not in plan.roots or nexts.count(v) != 1:
+            continue
+        read = _last_named(param, graph, plan)
+        if read <= made and _only_carries(graph.nodes[made], param, v):
+            plan.rebound.add(param)
+            changes[param] = made
+    return changes
+
+
+def _last_named(v: Value, graph: Graph, plan: Plan) -> int:
+    """Index of the last statement in which the variable of `v` stands."""
+    found = len(graph.nodes) if v in graph.results else -1
+    for i in plan.readers.get(v, ()):
+        node = graph.nodes[i]
+        found = max(found, i)
+        if is_view(node) and node.outputs[0] not in plan.roots:
+            found = max(found, _last_named(node.outputs[0], graph, plan))
+    return found
+
+
+def _only_carries(node: Node, param: Value, v: Value) -> bool:
+    """Whether a loop that makes `v` reads `param` as its first value only."""
+    reads = node.inputs.count(param)
+    if not node.regions or not reads:
+        return True
+    if node.op is cond or reads > 1:
+        return False
+    loop = Loop.of(node)
+    return v in loop.last and loop.starts[loop.last.index(v)] is param
+
+
+def _find_updates(graph: Graph, plan: Plan, split: bool, body: Body) -> None:
+    last = plan.last
     positions = sorted({plan.producer[v] for v in plan.roots})
 
     terms = Counter(n.out.wrt for n in graph.nodes if is_accumulation(n))
 
     def make_root(v: Value) -> None:
-        if v not in plan.roots:
+        if v not in plan.roots and v in plan.producer:
             plan.roots.add(v)
             insort(positions, plan.producer[v])
 
     for i, node in enumerate(graph.nodes):
-        if not node.inputs:
+        if node.regions:
+            plan.fresh |= fresh_outputs(node)
+            _find_copied_starts(i, graph, plan, split, body, last)
+        if not node.inputs or node.regions:
             continue
         base = node.inputs[0]
         made = plan.producer.get(base)
-        owned = (
-            made is not None
-            and not is_view(graph.nodes[made])
-            and (not split or graph.nodes[made].phase == node.phase)
-        )
+        owned = _is_owned(base, node, graph, plan, split, body)
         replaceable = owned and last.get(base, i) <= i
         if node.op.inplace is not None:
             make_root(node.out)
@@ -220,21 +294,53 @@ def _find_updates(graph: Graph, plan: Plan, split: bool) -> None:
         elif (
             replaceable
             and is_accumulation(node)
-            and made is not None
-            and graph.nodes[made].derived  # a cotangent, nothing the user named
+            # A cotangent, nothing that the user named.
+            and (made is None or graph.nodes[made].derived)
         ):
+            first = 0 if made is None else made + 1
             plan.may_add.add(i)
-            apart = bisect_left(positions, i) - bisect_left(positions, made + 1)
+            apart = bisect_left(positions, i) - bisect_left(positions, first)
             long = terms[node.out.wrt] > MAX_TERMS
-            if base in plan.roots or (apart and long):
+            if base in plan.roots or made is None or (apart and long):
                 make_root(base)
                 make_root(node.out)
                 plan.in_place.add(i)
 
 
-def _keep_order(graph: Graph, plan: Plan) -> None:
+def _is_owned(
+    v: Value, reader: Node, graph: Graph, plan: Plan, split: bool, body: Body
+) -> bool:
+    """Whether the array of `v` is the program's own, and no view."""
+    made = plan.producer.get(v)
+    if made is None:
+        return v in body.owned
+    node = graph.nodes[made]
+    if split and node.phase != reader.phase:
+        return False
+    if node.regions:
+        return v in plan.fresh and v not in kept_outputs(node)
+    return not is_view(node)
+
+
+def _find_copied_starts(
+    i: int, graph: Graph, plan: Plan, split: bool, body: Body, last: dict[Value, int]
+) -> None:
+    """Copy the first value of a carry that is updated, unless it is free to change."""
+    node = graph.nodes[i]
+    if node.op is cond:
+        return
+    starts = Loop.of(node).starts
+    for k in updated_carries(node):
+        start = starts[k]
+        free = _is_owned(start, node, graph, plan, split, body)
+        once = node.inputs.count(start) == 1
+        if start.type.shape and not (free and once and last.get(start, i) <= i):
+            plan.copied_starts.add((i, k))
+
+
+def _keep_order(graph: Graph, plan: Plan, rebound: dict[Value, int]) -> None:
     """Make a statement of what would else be read after an update of its input."""
-    changed_at = {
+    changed_at = rebound | {
         graph.nodes[i].inputs[0]: i for i in plan.in_place if i not in plan.copied
     }
     if not changed_at:

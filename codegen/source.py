@@ -283,7 +283,9 @@ def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
     """Names of the module that no variable may hide: helpers, libraries."""
     found = {"Path", "stored", "check_shapes", UNTRACED}
     for routine in routines:
-        for node in routine.graph.nodes:
+        for node in routine.graph.walk():
+            if node.regions:
+                continue
             if is_helper(node.op, node.attrs, backend):
                 found.add(node.op.name)
             function = node.op.bodies.get(backend.name, node.op.run)
@@ -298,7 +300,7 @@ def _local_names(routines: Sequence[Routine]) -> set[str]:
     """Names that variables of the functions would like to have."""
     found = {p.name for r in routines for p in r.parameters}
     for routine in routines:
-        for node in routine.graph.nodes:
+        for node in routine.graph.walk():
             found |= {v.hint for v in node.outputs if v.hint}
     return found
 
@@ -311,6 +313,8 @@ def _in_order(tree: ast.AST) -> list[ast.stmt]:
             continue
         found.append(node)
         found.extend(_in_order(node))
+        for rest in getattr(node, "orelse", ()):
+            found.extend(_in_order(ast.Module([rest], [])))
     return found
 
 

@@ -18,8 +18,10 @@ from tracegrad.ops.cast import stop_gradient
 from tracegrad.runtime.cache import SpecializationWarning
 from tracegrad.runtime.compiled import compile, grad, value_and_grad, vjp
 from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
+from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
 from tracegrad.runtime.spec import spec
 from tracegrad.runtime.transpose import linear_transpose
+from tracegrad.runtime.vectorize import vmap
 from tracegrad.tools.check import check_grads
 
 __version__ = "0.1.0"
@@ -29,13 +31,18 @@ __all__ = [
     "compile",
     "elementwise_grad",
     "grad",
+    "hessian",
     "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
     "jvp",
     "linear_transpose",
     "linearize",
     "value_and_grad",
     "vhp",
     "vjp",
+    "vmap",
     # in and around them
     "Source",
     "check_grads",

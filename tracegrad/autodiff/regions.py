@@ -30,10 +30,12 @@ from tracegrad.ops.control import (
     Loop,
     cond,
     for_loop,
+    is_ragged,
     loop_attrs,
     stack_type,
     turns,
     undefined,
+    zeros_of_stack,
 )
 from tracegrad.ops.create import dim, zeros_like
 from tracegrad.ops.define import ACCEPT
@@ -50,6 +52,7 @@ def pull_regions(
     cts: Sequence[Ref | None],
     active: set[Value],
     pull: Pull,
+    take: Callable[[Value], Ref | None],
 ) -> list[Ref | None]:
     """Record the pullback of a node with regions; one cotangent per input.
 
@@ -61,10 +64,12 @@ def pull_regions(
         cts: one per output, `None` for zero.
         active: the values that depend on what is differentiated.
         pull: pulls back through the nodes of a region.
+        take: gives what there is of the cotangent of an input, which the loop goes on
+            to add to; what is taken is in the result.
     """
     if node.op is cond:
         return _pull_cond(builder, node, cts, active, pull)
-    return _LoopPullback(builder, node, cts, active, pull).record()
+    return _LoopPullback(builder, node, cts, active, pull, take).record()
 
 
 @contextmanager
@@ -97,7 +102,10 @@ def _zero(builder: Builder, like: Value, to: ArrayType) -> Value:
     if like.type.weak or not to.shape:
         wide = to.weak or to.dtype == np.float64
         return Const(0.0 if wide else to.dtype.type(0))
-    return zeros_like(builder.wrap(like)).value
+    ref = builder.wrap(like)
+    if is_ragged(like.type):
+        return builder.record(zeros_of_stack, (ref,), {}).value
+    return zeros_like(ref).value
 
 
 def _cast(builder: Builder, v: Value, to: ArrayType) -> Value:
@@ -210,8 +218,10 @@ class _LoopPullback:
         cts: Sequence[Ref | None],
         active: set[Value],
         pull: Pull,
+        take: Callable[[Value], Ref | None],
     ) -> None:
         self.builder = builder
+        self.take = take
         self.node = node
         self.pull = pull
         self.ct_of = {v: ct for v, ct in zip(node.outputs, cts, strict=True) if ct}
@@ -293,7 +303,7 @@ class _LoopPullback:
             turn = _Turn(nodes)
             seeds: list[tuple[Value, Ref]] = []
             for p, t in types.items():
-                ct = Value(t, None, self.outside.get(p, p))
+                ct = Value(t, None, p)
                 turn.params[p] = ct
                 v = p if p in self.outside else loop.nexts[loop.carries.index(p)]
                 seeds.append((v, builder.wrap(ct)))
@@ -324,6 +334,11 @@ class _LoopPullback:
         params = [turn.params[p] for p in order]
         part = Open("body", [self.counter], params, nodes, results)
         captured, regions = close([part])
+        inner = dict(zip(captured, regions[0].params[1:], strict=False))
+        for p in self.constant:
+            if p in types:  # as of what adds to it
+                v = self.outside[p]
+                turn.params[p].wrt = inner.get(v, v)
         regions = self._own_counter(regions)
         bounds, given = self._bounds()
         attrs = loop_attrs(
@@ -357,6 +372,9 @@ class _LoopPullback:
         """The cotangent that the first backward turn is given."""
         builder, loop = self.builder, self.loop
         if p in self.outside:
+            have = self.take(self.outside[p])
+            if have is not None:
+                return _cast(builder, have.value, to)
             return _zero(builder, self.outside[p], to)
         last = loop.last[loop.carries.index(p)]
         ct = self.ct_of.get(last)
@@ -441,7 +459,7 @@ class _LoopPullback:
                 return output
         p = self.loop.carries[k]
         steps = turns(self.node.attrs) + 1
-        return self._add_stack(Value(stack_type(p.type, steps), plural(p)), k)
+        return self._add_stack(Value(stack_type(p.type, steps)), k)
 
     def _stack(self, v: Value) -> Value:
         """The stack of what each turn computed as `v`."""
@@ -453,7 +471,7 @@ class _LoopPullback:
         more = body.with_nodes(body.nodes, [*body.results, v])
         node.regions = (*node.regions[:-1], more)
         steps = turns(node.attrs)
-        return self._add_stack(Value(stack_type(v.type, steps), plural(v)), RESULT)
+        return self._add_stack(Value(stack_type(v.type, steps)), RESULT)
 
     def _add_stack(self, made: Value, kind: int) -> Value:
         node = self.node
@@ -463,8 +481,3 @@ class _LoopPullback:
         node.attrs = {**node.attrs, "saved": (*node.attrs["saved"], kind)}
         self.loop = Loop.of(node)
         return made
-
-
-def plural(v: Value) -> str | None:
-    """The name of the list of all values of a variable."""
-    return None if v.hint is None else f"{v.hint}s"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
-from tracegrad.ir.region import copied, substituted
+from tracegrad.ir.region import copied
 from tracegrad.passes.dce import remove_dead_code
 
 
@@ -52,6 +52,13 @@ class Residuals:
         self.everything = everything
         self.given = {*params, *given}
         self.made_by = {v: node for node in forward for v in node.outputs}
+        # Arrays that are updated; to keep all of their values would copy them.
+        self.updated = {
+            v
+            for node in forward
+            if node.op.inplace is not None
+            for v in (node.inputs[0], *node.outputs)
+        }
         self.again: set[Node] = set()
         self.needed: dict[Value, None] = {}
 
@@ -113,7 +120,11 @@ class Residuals:
         """Whether making it again costs less than to keep a list of it."""
         if node.regions or len(node.outputs) > 1:
             return False
-        if node.op.aliasing(node.attrs) == "view" or not node.inputs:
+        if not node.inputs:
+            return True
+        if node.inputs[0] in self.updated:
+            return False
+        if node.op.aliasing(node.attrs) == "view":
             return True
         if all(not v.type.shape for v in node.inputs) and node.op.cheap:
             return all(v in self.given or isinstance(v, Const) for v in node.inputs)

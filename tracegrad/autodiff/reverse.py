@@ -134,7 +134,8 @@ def _pull_node(
     """Apply the rule of one node and hand its cotangents to the inputs."""
     masked: list[Node] = []
     if node.regions:
-        parts = pull_regions(builder, node, cts, active, pull_back)
+        take = lambda v: _taken(accumulators, v)
+        parts = pull_regions(builder, node, cts, active, pull_back, take)
     else:
         if node.outputs[0] in masks.exposed and len(cts) == 1:
             masked, cts = masks.take_off(cts)
@@ -145,6 +146,15 @@ def _pull_node(
             if acc is None:
                 acc = accumulators[v] = Accumulator(v)
             acc.add(masks.put_on(masked, part))
+
+
+def _taken(accumulators: dict[Value, Accumulator], v: Value) -> Ref | None:
+    """The dense contributions to the cotangent of `v` so far, and none are left."""
+    acc = accumulators.get(v)
+    if acc is None:
+        return None
+    dense, acc.dense = acc.dense, None
+    return dense
 
 
 def _by_rule(

@@ -13,21 +13,24 @@ than anything known while tracing: its first axis then has a size that nothing r
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tracegrad.ir.dims import named
+from tracegrad.ir.dims import named, names
 from tracegrad.ir.graph import Graph, Node, Value
-from tracegrad.ir.types import ArrayType, Size
+from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.define import Op
 
 COUNTER = ArrayType((), np.dtype(np.int64), weak=True)
 # An entry of `saved`: a result of the body.  Else it is the position of a carry, all
 # of whose values are kept, the first one too.
 RESULT = -1
+# How the names of numbers of turns begin that nothing tells in advance.
+TURNS = "turns_"
 
 
 # ------------------------------------------------------------------------------- cond
@@ -277,6 +280,29 @@ def loop_attrs(carried: int, **given: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- values left open
+def is_ragged(t: ArrayType) -> bool:
+    """Whether a stack holds stacks of different lengths, and so can be no array."""
+    sizes = [n for s in t.shape[1:] if isinstance(s, Dim) for n in names(s)]
+    return any(n.startswith(TURNS) for n in sizes)
+
+
+def _zeros_of_stack(x: Any) -> Any:
+    return [np.zeros_like(part) for part in x]
+
+
+# Zeros for a stack of stacks of different lengths.
+zeros_of_stack = Op(_zeros_of_stack, lambda t: t)
+zeros_of_stack.name = "zeros_of_stack"
+zeros_of_stack.rules = (None,)
+
+
+@zeros_of_stack.emit
+def _(inputs: list[ast.expr], attrs: dict[str, Any]) -> ast.expr:
+    made = ast.parse("[xp.zeros_like(part) for part in stack]", mode="eval").body
+    made.generators[0].iter = inputs[0]  # type: ignore[attr-defined]
+    return made
+
+
 def _infer_undefined(*, shape: Any, dtype: Any, weak: bool) -> ArrayType:
     return ArrayType(tuple(shape), np.dtype(dtype), weak)
 

@@ -29,7 +29,7 @@ from tracegrad.ir.tree import (
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ir.types import ArrayType
 from tracegrad.ir.types import Size as IrSize
-from tracegrad.ops.control import COUNTER, for_loop, loop_attrs
+from tracegrad.ops.control import COUNTER, TURNS, for_loop, loop_attrs
 from tracegrad.ops.control import while_loop as while_op
 from tracegrad.ops.define import ACCEPT
 from tracegrad.ops.index import getitem
@@ -330,12 +330,13 @@ class _Loop:
                 fix="compare, and reduce arrays with .any() or .all()",
             )
             raise refused(self.session, error, self.spelling)
+        outcome[0].hint, outcome[0].user = None, False  # not what the loop is called
         params = values_of(self.carry)
         parts = [
             Open("test", [], params, asked.nodes, outcome),
             Open("body", [], params, body.nodes, body.results),
         ]
-        attrs = loop_attrs(len(params), bounds=(), steps=f"turns_{next(_serial)}")
+        attrs = loop_attrs(len(params), bounds=(), steps=f"{TURNS}{next(_serial)}")
         node = record(self.session, while_op, parts, attrs, after=self._starts())
         return self._finish(self.carry, node.outputs)
 
@@ -354,7 +355,7 @@ class _Loop:
         body = self._body(step, (step, 1), turn)
         params = values_of(self.carry)
         parts = [Open("body", [counter], params, body.nodes, body.results)]
-        steps = f"turns_{next(_serial)}" if given else None
+        steps = f"{TURNS}{next(_serial)}" if given else None
         attrs = loop_attrs(len(params), bounds=tuple(bounds), steps=steps)
         node = record(self.session, for_loop, parts, attrs, given, self._starts())
         return self._finish(self.carry, node.outputs)

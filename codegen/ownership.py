@@ -1,0 +1,164 @@
+"""Whose memory the values of branches and loops are, seen from around them.
+
+A loop may update the array of a carry in place if that is an update in the graph too,
+and if nothing keeps the array of an earlier turn.
+"""
+
+from __future__ import annotations
+
+from tracegrad.codegen.memory import is_accumulation, is_view
+from tracegrad.ir.dims import at_least
+from tracegrad.ir.graph import Const, Graph, Node, Value
+from tracegrad.ops.control import RESULT, Loop, cond, undefined
+
+
+def _producers(graph: Graph) -> dict[Value, Node]:
+    return {v: node for node in graph.nodes for v in node.outputs}
+
+
+def base_of(v: Value, made_by: dict[Value, Node]) -> Value:
+    """The value whose memory a chain of views shows."""
+    while v in made_by and is_view(made_by[v]):
+        v = made_by[v].inputs[0]
+    return v
+
+
+def updated_carries(node: Node) -> set[int]:
+    """The carries of a loop whose arrays the body updates, and need not keep."""
+    loop = Loop.of(node)
+    made_by = _producers(loop.body)
+    kept = {kind for _, kind, _ in loop.stacks() if kind != RESULT}
+    found = set()
+    for k, (param, result) in enumerate(zip(loop.carries, loop.nexts, strict=True)):
+        chain = _chain(result, made_by)
+        if k in kept or chain[-1] is not param or len(chain) < 2:
+            continue
+        others = [base_of(v, made_by) for v in loop.nexts if v is not result]
+        # Of what goes into a list a view can be copied, the array itself not.
+        others += loop.body.results[loop.carried :]
+        if loop.nexts.count(result) == 1 and not any(v in chain for v in others):
+            found.add(k)
+    return found
+
+
+def changing(node: Node) -> set[Value]:
+    """The values in the body of a loop whose memory a later turn changes."""
+    loop = Loop.of(node)
+    made_by = _producers(loop.body)
+    return {v for k in updated_carries(node) for v in _chain(loop.nexts[k], made_by)}
+
+
+def _chain(v: Value, made_by: dict[Value, Node]) -> list[Value]:
+    """A value, and what it is an update of, step by step."""
+    chain = [v]
+    while v in made_by:
+        node = made_by[v]
+        if node.regions:
+            inner = _carried_from(node, v)
+            if inner is None:
+                break
+            v = inner
+        elif node.op.inplace is not None or is_accumulation(node):
+            v = node.inputs[0]
+        else:
+            break
+        chain.append(v)
+    return chain
+
+
+def _carried_from(node: Node, v: Value) -> Value | None:
+    """The first value of the carry that `v` is the last one of, if that is updated."""
+    if node.op is cond:
+        return None
+    loop = Loop.of(node)
+    for k in updated_carries(node):
+        if loop.last[k] is v:
+            return loop.starts[k]
+    return None
+
+
+def fresh_outputs(node: Node) -> set[Value]:
+    """The outputs of a node with regions that share memory with nothing outside."""
+    if node.op is cond:
+        return _fresh_of_branches(node)
+    loop = Loop.of(node)
+    attrs = node.attrs
+    updated = updated_carries(node)
+    runs = attrs["steps"] is None and _runs(attrs["bounds"])
+    made_by = _producers(loop.body)
+    new = _new_results(loop.body, made_by)
+    found = set(loop.node.outputs[loop.carried : loop.carried + attrs["stacked"]])
+    for k, (v, result) in enumerate(zip(loop.last, loop.nexts, strict=True)):
+        if k in updated or (runs and result in new):
+            found.add(v)
+    return found
+
+
+def shown_inputs(node: Node) -> dict[Value, tuple[Value, ...]]:
+    """The inputs whose memory each output may be, for those that are not fresh."""
+    fresh = fresh_outputs(node)
+    open_ = [v for v in node.outputs if v not in fresh]
+    if node.op is cond:
+        return dict.fromkeys(open_, node.inputs[1:])
+    loop = Loop.of(node)
+    new = _new_results(loop.body, _producers(loop.body))
+    found: dict[Value, tuple[Value, ...]] = dict.fromkeys(open_, node.inputs)
+    pairs = list(zip(loop.starts, loop.nexts, strict=True))
+    for v, (start, result) in zip(loop.last, pairs, strict=True):
+        if v in found and result in new:
+            found[v] = (start,)
+    free = {loop.starts[k] for k in updated_carries(node)}  # views of them are copied
+    for v, kind, result in loop.stacks():
+        start, result = (None, result) if kind == RESULT else pairs[kind]
+        if v in found:
+            rest = () if result in new else node.inputs
+            shown = (*rest, *([] if start is None else [start]))
+            found[v] = tuple([u for u in shown if u not in free])
+    return found
+
+
+def _runs(bounds: tuple) -> bool:
+    start, stop = bounds
+    return at_least(stop - start, 1) is True
+
+
+def _fresh_of_branches(node: Node) -> set[Value]:
+    new = [_new_results(region, _producers(region)) for region in node.regions]
+    return {
+        v
+        for k, v in enumerate(node.outputs)
+        if all(r.results[k] in n for r, n in zip(node.regions, new, strict=True))
+    }
+
+
+def _new_results(region: Graph, made_by: dict[Value, Node]) -> set[Value]:
+    """The results of a region that are arrays of their own, or numbers."""
+    found = set()
+    for v in region.results:
+        node = made_by.get(v)
+        if isinstance(v, Const):
+            own = not v.type.shape
+        elif node is None or region.results.count(v) > 1:
+            own = False
+        elif node.regions:
+            own = v in fresh_outputs(node)
+        else:
+            own = node.op is undefined or not is_view(node)
+        if own:
+            found.add(v)
+    return found
+
+
+def kept_outputs(node: Node) -> set[Value]:
+    """The outputs whose memory is in a list of the loop too."""
+    if node.op is cond:
+        return set()
+    loop = Loop.of(node)
+    saved = loop.stacks()[node.attrs["stacked"] :]
+    lists = {kind for _, kind, _ in saved if kind != RESULT}
+    values = {v for _, _, v in saved if v is not None}
+    return {
+        v
+        for k, (v, result) in enumerate(zip(loop.last, loop.nexts, strict=True))
+        if k in lists or result in values
+    }
