@@ -173,13 +173,14 @@ def set_default_dtype(d: dtype) -> None:
     default.complex = np.result_type(d.numpy, np.complex64)
 
 
-def dtype_of_scalar(x: Any) -> np.dtype:
-    """The dtype that a Python scalar counts as."""
+def dtype_of_scalar(x: Any, real: np.dtype | None = None) -> np.dtype:
+    """The dtype that a Python scalar counts as; `real` for the default one."""
     if isinstance(x, bool | np.bool_):
         return bool_.numpy
     if isinstance(x, int | np.integer):
         return int64.numpy
-    return default.complex if isinstance(x, complex) else default.real
+    real = default.real if real is None else real
+    return np.result_type(real, np.complex64) if isinstance(x, complex) else real
 
 
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
@@ -206,14 +207,19 @@ def _combine(higher: np.dtype | None, lower: np.dtype | None) -> np.dtype | None
     return higher
 
 
-def result_type(operands: Any) -> np.dtype:
-    """The dtype of a result of arrays (0-d ones apart) and Python scalars."""
+def result_type(operands: Any, real: np.dtype | None = None) -> np.dtype:
+    """The dtype of a result of arrays (0-d ones apart) and Python scalars.
+
+    Args:
+        operands: arrays and Python scalars.
+        real: what Python floats count as, if not the default dtype.
+    """
     classes: list[np.dtype | None] = [None, None, None]
     for x in operands:
         if isinstance(x, np.ndarray):
             rank, d = (0 if x.ndim else 1), x.dtype
         else:
-            rank, d = 2, dtype_of_scalar(x)
+            rank, d = 2, dtype_of_scalar(x, real)
         have = classes[rank]
         classes[rank] = d if have is None else promote_types(have, d)
     found = _combine(classes[0], _combine(classes[1], classes[2]))

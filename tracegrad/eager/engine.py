@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import linecache
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,12 +44,14 @@ from tracegrad.eager.runtime import (
     graph_pull,
     link,
     saved_slots,
+    scatter,
     without_nan,
 )
 from tracegrad.eager.tensor import Tensor, new
 from tracegrad.errors import TracegradError
 from tracegrad.ops.define import HANDLERS, Op
 from tracegrad.ops.infer import ufunc_dtypes
+from tracegrad.ops.record import Scattered
 
 _numbers = itertools.count()
 _NO_DEFAULT = inspect.Parameter.empty
@@ -184,6 +187,8 @@ NAMES.update(
     EMPTY={},
     Like=Like,
     again=again,
+    Scattered=Scattered,
+    scatter=scatter,
     zeros_like=np.zeros_like,
     without_nan=without_nan,
 )
@@ -196,7 +201,7 @@ def _compile(name: str, lines: list[str], names: dict[str, Any]) -> Callable:
     unique = f"{name}_{number}"
     for key, value in names.items():
         NAMES[f"{key}_{number}"] = value
-        text = text.replace(f"@{key}", f"{key}_{number}")
+    text = re.sub(r"@(\w+)", rf"\1_{number}", text)
     text = text.replace(f"def {name}(", f"def {unique}(")
     filename = f"<tracegrad eager {unique}>"
     exec(compile(text, filename, "exec"), NAMES)
@@ -231,6 +236,8 @@ def _pull_function(entry: Entry, safe: bool = False) -> Callable:
             lines.append(f"        {slots}= node[4]")
         loaded = names_loaded(rule)
         code = getattr(rule, "__code__", None)
+        if code is not None and code.co_argcount < count + 2:
+            loaded = code = None  # it takes `*inputs`
         args = []
         for number in (OUT, *range(count)):
             name = None if code is None else code.co_varnames[number + 2]
@@ -253,10 +260,16 @@ def _pull_function(entry: Entry, safe: bool = False) -> Callable:
         if entry.elementwise is not None:
             lines.append(f"        if m is not None: g = conform(g, {at})")
         else:
+            lines.append("        if type(g) is Scattered:")
+            lines.append(f"            scatter(g, grads, n{k}[1], {at})")
+            lines.append("        else:")
             lines.append(
-                f"        if g.shape != m[{2 * k}] or g.dtype is not "
+                f"            if g.shape != m[{2 * k}] or g.dtype is not "
                 f"m[{2 * k + 1}]: g = conform(g, {at})"
             )
+            lines.append(f"            s = n{k}[1]")
+            lines.append("            grads[s] = grads[s] + g if s in grads else g")
+            continue
         lines.append(f"        s = n{k}[1]")
         lines.append("        grads[s] = grads[s] + g if s in grads else g")
     lines.append("    return")
@@ -312,7 +325,8 @@ def _eager_functions(entry: Entry) -> tuple[Callable, Callable]:
     """`eager`, and for a binary ufunc the same with swapped operands."""
     op = entry.op
     several = _has_several_outputs(op)
-    if op.variadic or several or not op.params:
+    sizes = len(op.type_only) == len(op.params)
+    if op.variadic or several or sizes:
 
         def eager(*args: Any, **attrs: Any) -> Any:
             return general(entry, args, {**op.defaults, **attrs})
@@ -330,7 +344,7 @@ def _has_several_outputs(op: Op) -> bool:
         return ufunc.nout > 1
     sample = op.samples[0]
     arrays = sample.make()
-    return type(op.run(*arrays, **sample.attrs)) is tuple
+    return isinstance(op.run(*arrays, **sample.attrs), tuple | list)
 
 
 def _fixed(entry: Entry) -> Callable:

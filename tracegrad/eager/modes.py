@@ -25,12 +25,15 @@ class State(threading.local):
         grad: whether operations are recorded.
         inference: whether results are inference tensors.
         hooks: (pack, unpack) pairs of `saved_tensors_hooks`, innermost last.
+        rules: whether a rule is being recorded: then Python floats count as float64
+            beside integers, as rules are written for NumPy.
         counted: whether this thread counts in `special`.
     """
 
     grad = True
     inference = False
     hooks: tuple = ()
+    rules = False
     counted = False
 
 

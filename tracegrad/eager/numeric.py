@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.eager.faster import BODIES, HELPERS, IN_RULES
-from tracegrad.errors import TracegradError
+from tracegrad.errors import TracegradError, UnsupportedError
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import ArrayType, type_of_constant
 from tracegrad.ops import record
@@ -117,12 +117,31 @@ def plain(op: Op) -> Callable:
     if found is None:
         ufunc = getattr(op.infer, "ufunc", None)
         # `x**2` has short cuts that np.power lacks.
-        if isinstance(ufunc, np.ufunc) and ufunc is not np.power:
+        if isinstance(ufunc, np.ufunc) and ufunc is not np.power and _is(op, ufunc):
             found = ufunc
         else:
             found = _forwarded(op.run) or numeric(op.run)
         _bodies[op.name] = found
     return found
+
+
+def _is(op: Op, ufunc: np.ufunc) -> bool:
+    """Whether the ufunc that an op's inference follows is what it computes."""
+    if op.defaults:
+        return False
+    for sample in op.samples:
+        arrays = sample.make()
+        with np.errstate(all="ignore"):
+            made, wanted = ufunc(*arrays), op.run(*arrays)
+        if (
+            isinstance(made, tuple)
+            or type(made) is not type(wanted)
+            or not np.array_equal(
+                np.asarray(made), np.asarray(wanted), equal_nan=made.dtype.kind in "fc"
+            )
+        ):
+            return False
+    return True
 
 
 _NOISE = {"RESUME", "PRECALL", "PUSH_NULL", "CACHE", "NOP", "KW_NAMES"}
@@ -303,31 +322,43 @@ def _reads_in(
     if not any(c is not None for c in cts):
         return
     inputs = list(map(wrap, values))
-    if rules is not None:
-        parts = [
-            rule(ct, out, *inputs, **attrs) if rule and v.type.differentiable else None
-            for rule, v in zip(rules, values)
-        ]
-    else:
-        whole = op.rule(ct, out, *inputs, **attrs)  # type: ignore[misc]
-        parts = list(whole) if type(whole) in (tuple, list) else [whole]
-    for k, part in enumerate(parts):
+    for k, part, nodes in _apply(op, rules, ct, out, inputs, attrs):
         if part is not None and values[k].type.differentiable:
-            yield k, _values_read(builder.nodes, part, values, outs)
+            yield k, _values_read(nodes, part, values, outs)
+
+
+def _apply(
+    op: Op, rules: Any, ct: Any, out: Any, inputs: list, attrs: dict
+) -> Iterator[tuple[int, Any, list[Node]]]:
+    """For each input its cotangent, None also where a rule refuses, and the nodes."""
+    recorded = inputs[0].builder.nodes
+    if rules is None:
+        whole = op.rule(ct, out, *inputs, **attrs)  # type: ignore[misc]
+        parts = list(whole) if isinstance(whole, tuple | list) else [whole]
+        yield from ((k, part, recorded) for k, part in enumerate(parts))
+        return
+    for k, (rule, x) in enumerate(zip(rules, inputs)):
+        recorded.clear()
+        try:
+            wanted = rule and x.type.differentiable
+            yield k, rule(ct, out, *inputs, **attrs) if wanted else None, recorded
+        except (UnsupportedError, ValueError):
+            # Raised again when it is asked for; or a probe outside of the domain.
+            yield k, None, recorded
 
 
 def _values_read(
     nodes: list[Node], part: Any, values: list[Value], outs: list[Value]
 ) -> set[int]:
-    """The numbers of inputs, or OUT, that the recorded cotangent depends on."""
+    """The numbers of inputs, or OUT, that running the rule reads.
+
+    Also what only a dead node reads: on numbers all of a rule runs.
+    """
     if isinstance(part, Scattered):
-        needed = {r.value for r in (part.ct, *part.indices) if isinstance(r, Ref)}
+        read = {r.value for r in (part.ct, *part.indices) if isinstance(r, Ref)}
     else:
-        needed = {part.value} if isinstance(part, Ref) else set()
-    for node in reversed(nodes):
-        if any(v in needed for v in node.outputs):
-            needed.update(
-                v for k, v in enumerate(node.inputs) if k not in node.op.type_only
-            )
-    reads = {k for k, v in enumerate(values) if v in needed}
-    return reads | ({OUT} if any(v in needed for v in outs) else set())
+        read = {part.value} if isinstance(part, Ref) else set()
+    for node in nodes:
+        read.update(v for k, v in enumerate(node.inputs) if k not in node.op.type_only)
+    reads = {k for k, v in enumerate(values) if v in read}
+    return reads | ({OUT} if any(v in read for v in outs) else set())

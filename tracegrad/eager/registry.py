@@ -178,8 +178,8 @@ def _compute_into(entry: Entry, data: np.ndarray, *others: np.ndarray) -> bool:
     """Let the ufunc write into `data`; False if there is none, or it does not fit."""
     if not data.flags.c_contiguous:
         check_writable(data)
-    ufunc = entry.elementwise
-    if ufunc is None or ufunc is np.power:
+    ufunc = entry.prepare().run
+    if not isinstance(ufunc, np.ufunc):
         return False
     try:
         ufunc(data, *others, out=data)

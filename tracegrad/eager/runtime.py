@@ -29,6 +29,7 @@ from tracegrad.eager.nodes import (
 from tracegrad.eager.numeric import OUT, Like, numeric
 from tracegrad.eager.tensor import Tensor, new, wrap
 from tracegrad.eager.versions import owner_of
+from tracegrad.errors import DTypeError
 from tracegrad.ir.index import fill
 from tracegrad.ops.cast import astype
 from tracegrad.ops.infer import ufunc_dtypes
@@ -207,8 +208,7 @@ def _parts(
             for r, source in zip(rules, node[INPUTS])
         ]
     made = rule(ct, out, *inputs, **attrs)
-    whole = type(made) is tuple or type(made) is list
-    return list(made) if whole else [made]
+    return list(made) if isinstance(made, tuple | list) else [made]
 
 
 def outputs_of(node: Node, ct: Any) -> Any:
@@ -275,7 +275,11 @@ def graph_pull(entry: Any) -> Callable:
         meta = node[META]
         if meta is None:
             inputs = [ct if x is None else x for x in inputs]
-        parts = _parts(op, entry.rules, op.rule, ct, out, inputs, node)
+        before, state.rules = state.rules, True
+        try:
+            parts = _parts(op, entry.rules, op.rule, ct, out, inputs, node)
+        finally:
+            state.rules = before
         for k, part in enumerate(parts):
             source = sources[k]
             if source is None:
@@ -329,12 +333,15 @@ def graph_scatter(part: Scattered, grads: dict, seq: int, shape: tuple, dtype) -
 # -------------------------------------------------------------------- the general way
 def promoted(entry: Any, arrays: list) -> list[np.ndarray]:
     """The operands of a ufunc in the dtype that PyTorch computes in."""
-    common = result_type(arrays)
-    if common.kind in "biu":
-        ufunc = entry.elementwise
+    ufunc = entry.elementwise
+    floating = f8 if state.rules else default.real
+    common = result_type(arrays, floating)
+    try:
         made = ufunc_dtypes(ufunc, (common,) * ufunc.nin)[0]
-        if made.kind == "f" or entry.floats:
-            common = default.real
+    except DTypeError:
+        return [np.asarray(x) for x in arrays]  # one with operands of two kinds
+    if common.kind in "biu" and (made.kind == "f" or entry.floats):
+        common = floating
     return [as_dtype(x, common) for x in arrays]
 
 
@@ -404,7 +411,9 @@ def general(
     if nodes != [None] * len(nodes):
         last = len(entry.flows) - 1
         nodes = [n if entry.flows[min(k, last)] else None for k, n in enumerate(nodes)]
-    if type(made) is tuple:
+    if type(made) is int:
+        return made  # a size, which is no tensor
+    if isinstance(made, tuple | list):
         return _record_several(entry, made, arrays, nodes, attrs)
     result = wrap(made if type(made) is np.ndarray else np.asarray(made))
     if nodes != [None] * len(nodes) and result._data.dtype.kind in "fc":
