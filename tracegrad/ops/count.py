@@ -290,7 +290,7 @@ def isclose_call(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     return isclose(as_array(a), as_array(b), **known)
 
 
-@accept(np.allclose)
+@accept(np.allclose, constant=True)
 def _(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     return reduce_all(isclose_call(a, b, rtol, atol, equal_nan))
 
@@ -300,13 +300,13 @@ def _equal(a: Any, b: Any, equal_nan: bool) -> Any:
     return reduce_all(same | ((a != a) & (b != b)) if equal_nan else same)
 
 
-@accept(np.array_equal)
+@accept(np.array_equal, constant=True)
 def _(a1, a2, equal_nan=False):
     a, b = as_array(a1), as_array(a2)
     return same_shape(shape_of(a), shape_of(b)) and _equal(a, b, equal_nan)
 
 
-@accept(np.array_equiv)
+@accept(np.array_equiv, constant=True)
 def _(a1, a2):
     a, b = as_array(a1), as_array(a2)
     try:
@@ -316,12 +316,12 @@ def _(a1, a2):
     return _equal(a, b, False)
 
 
-@accept(np.iscomplex)
+@accept(np.iscomplex, constant=True)
 def _(x):
     return imag(as_array(x)) != 0
 
 
-@accept(np.isreal)
+@accept(np.isreal, constant=True)
 def _(x):
     return imag(as_array(x)) == 0
 

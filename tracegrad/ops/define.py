@@ -32,6 +32,9 @@ METHODS: dict[str, Callable[..., Any]] = {}
 # and the method names "fill", "sort") -> function that returns its new value.
 UPDATES: dict[Any, Callable[..., Any]] = {}
 PROPERTIES: dict[str, Callable[[Any], Any]] = {}
+# What takes a user's call -> the op that it stands for.  A function that composes ops
+# is not here, unless its result is a constant for every derivative: then as None.
+STANDS_FOR: dict[Callable[..., Any], Op | None] = {}
 # Python operator ("__add__") -> op.
 OPERATORS: dict[str, Op] = {}
 
@@ -237,8 +240,13 @@ class Op:
     def accept(
         self, *spellings: Any, methods: Iterable[str] = ()
     ) -> Callable[[Callable], Callable]:
-        """Decorator: see the function `accept`."""
-        return accept(*spellings, methods=methods)
+        """Decorator: the function takes calls that this op stands for; see `accept`."""
+
+        def register(function: Callable) -> Callable:
+            STANDS_FOR[function] = self
+            return accept(*spellings, methods=methods)(function)
+
+        return register
 
 
 def op(
@@ -298,6 +306,7 @@ def op(
         OPS[made.name] = made
         if operator is not None:
             OPERATORS[operator] = made
+        STANDS_FOR[made] = made
         accept(*accepts, methods=methods)(made)
         return made
 
@@ -309,6 +318,7 @@ def accept(
     methods: Iterable[str] = (),
     properties: Iterable[str] = (),
     updates: Iterable[Any] = (),
+    constant: bool = False,
 ) -> Callable[[Callable], Callable]:
     """Decorator: the function takes a user's call of any of `spellings`.
 
@@ -322,9 +332,12 @@ def accept(
         properties: ndarray attributes; the array is the only argument.
         updates: callables and method names that write into their first argument; the
             function returns its new value.
+        constant: whether no derivative goes through the result, by its nature.
     """
 
     def register(function: Callable) -> Callable:
+        if constant:
+            STANDS_FOR[function] = None
         for spelling in spellings:
             ACCEPT[spelling] = function
         for name in methods:

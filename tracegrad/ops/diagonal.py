@@ -297,19 +297,19 @@ def _last_two(arr, function):
     return shape
 
 
-@accept(np.tril_indices_from)
+@accept(np.tril_indices_from, constant=True)
 def _(arr, k=0):
     rows, columns = _last_two(arr, "np.tril_indices_from")
     return np.tril_indices(rows, k, columns)
 
 
-@accept(np.triu_indices_from)
+@accept(np.triu_indices_from, constant=True)
 def _(arr, k=0):
     rows, columns = _last_two(arr, "np.triu_indices_from")
     return np.triu_indices(rows, k, columns)
 
 
-@accept(np.diag_indices_from)
+@accept(np.diag_indices_from, constant=True)
 def _(arr):
     shape = shape_of(as_array(arr))
     return np.diag_indices(shape[0], len(shape))

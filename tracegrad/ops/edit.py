@@ -340,7 +340,7 @@ def position_in(shape: tuple, indices: Any) -> Any:
     return place
 
 
-@accept(np.ravel_multi_index)
+@accept(np.ravel_multi_index, constant=True)
 def _(multi_index, dims, mode="raise", order="C"):
     shape = as_shape(dims)
     indices = [as_operand(i) for i in multi_index]
@@ -355,7 +355,7 @@ def _(multi_index, dims, mode="raise", order="C"):
     return position_in(shape, indices)
 
 
-@accept(np.unravel_index)
+@accept(np.unravel_index, constant=True)
 def _(indices, shape, order="C"):
     place = as_operand(indices)
     found = []

@@ -324,13 +324,13 @@ def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=N
     return ACCEPT[np.linalg.norm](take_as(array, dtype), None, axis, keepdims)
 
 
-@accept((np.logical_and, "reduce"))
+@accept((np.logical_and, "reduce"), constant=True)
 def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
     refuse("np.logical_and.reduce", out=out, dtype=dtype, initial=initial, where=where)
     return ACCEPT[np.all](array, axis, keepdims=keepdims)
 
 
-@accept((np.logical_or, "reduce"))
+@accept((np.logical_or, "reduce"), constant=True)
 def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
     refuse("np.logical_or.reduce", out=out, dtype=dtype, initial=initial, where=where)
     return ACCEPT[np.any](array, axis, keepdims=keepdims)

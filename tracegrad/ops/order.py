@@ -411,7 +411,7 @@ def nonzero(x, *, count):
     return x.nonzero()
 
 
-@accept(np.nonzero, methods=["nonzero"])
+@accept(np.nonzero, methods=["nonzero"], constant=True)
 def nonzero_call(a):
     """`np.nonzero`: one vector of positions for each axis."""
     x = as_array(a)
@@ -425,18 +425,18 @@ def nonzero_call(a):
     return nonzero(x, count=count)
 
 
-@accept(np.flatnonzero)
+@accept(np.flatnonzero, constant=True)
 def _(a):
     x = as_array(a)
     return nonzero_call(x if ndim_of(x) == 1 else ravel(x))[0]
 
 
-@accept(np.argwhere)
+@accept(np.argwhere, constant=True)
 def _(a):
     return stack(*nonzero_call(a), axis=1)
 
 
-@accept(np.ix_)
+@accept(np.ix_, constant=True)
 def _(*args):
     made: list[Any] = []
     for place, a in enumerate(args):

@@ -204,8 +204,8 @@ def _(x1, x2, /):
     return outer(as_array(x1), as_array(x2))
 
 
-def _outer_of(ufunc: np.ufunc) -> None:
-    @accept((ufunc, "outer"))
+def _outer_of(ufunc: np.ufunc, constant: bool = False) -> None:
+    @accept((ufunc, "outer"), constant=constant)
     def _(A, B, /):
         a, b = as_operand(A), as_operand(B)
         n, more = ndim_of(a), ndim_of(b)

@@ -17,7 +17,7 @@ from tracegrad.errors import ArgumentError
 from tracegrad.ir.types import ArrayType, is_scalar_literal
 from tracegrad.ops import elementary, elementwise, select, special, trigonometry
 from tracegrad.ops.cast import astype
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import STANDS_FOR, Op, accept, op
 from tracegrad.ops.infer import shape_text
 from tracegrad.ops.library import Library
 from tracegrad.ops.record import as_operand, shape_of
@@ -79,14 +79,20 @@ def _scalars(name: str, args: tuple) -> list[Any]:
     return operands
 
 
+_WHOLE: list[Any] = []  # what gives ints
+
+
 def _register(name: str, to: Any) -> None:
     function = getattr(math, name, None)
     if function is None:  # newer than this Python
         return
 
-    @accept(function)
+    @accept(function, constant=to in _WHOLE)
     def call(*args):
         return to(*_scalars(name, args))
+
+    if isinstance(to, Op):
+        STANDS_FOR[call] = to
 
 
 def _log(x, base=None):
@@ -103,7 +109,9 @@ def _hypot(*coordinates):
 
 
 def _whole(rounding):
-    return lambda x: astype(rounding(x), dtype=np.dtype(np.int64))
+    made = lambda x: astype(rounding(x), dtype=np.dtype(np.int64))  # noqa: E731
+    _WHOLE.append(made)
+    return made
 
 
 for _op in (

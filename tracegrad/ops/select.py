@@ -299,13 +299,13 @@ def signbit(x):
     return xp.signbit(x)
 
 
-@accept(np.isposinf)
+@accept(np.isposinf, constant=True)
 def _(x, out=None):
     refuse("np.isposinf", out=out)
     return as_array(x) == math.inf
 
 
-@accept(np.isneginf)
+@accept(np.isneginf, constant=True)
 def _(x, out=None):
     refuse("np.isneginf", out=out)
     return as_array(x) == -math.inf
@@ -389,7 +389,7 @@ def _(a, decimals=0, out=None):
     return round(as_operand(a), decimals=int(decimals))
 
 
-@accept(np.fix)
+@accept(np.fix, constant=True)
 def _(x, out=None):
     refuse("np.fix", out=out)
     return trunc(as_operand(x))
@@ -514,11 +514,11 @@ def _(z, deg=False):
     return angle(as_operand(z), deg=bool(deg))
 
 
-@accept(np.iscomplexobj)
+@accept(np.iscomplexobj, constant=True)
 def _(x):
     return dtype_of(as_operand(x)).kind == "c"
 
 
-@accept(np.isrealobj)
+@accept(np.isrealobj, constant=True)
 def _(x):
     return dtype_of(as_operand(x)).kind != "c"
