@@ -43,14 +43,14 @@ from tracegrad.ops.product import column
 from tracegrad.ops.record import as_array, ndim_of, shape_of
 from tracegrad.ops.sample import arg
 from tracegrad.ops.shape import swap_last
-from tracegrad.ops.triangular import cho_solve, solve_triangular, stacked
+from tracegrad.ops.triangular import cho_solve_call, solve_triangular, stacked
 
 
 # -------------------------------------------------------------------- systems, inverses
 def _solve_assuming(a: Any, b: Any, assume: str, lower: bool, function: str) -> Any:
     """Solve with the part of `a` that SciPy reads for a matrix of this kind."""
     if assume in ("pos", "positive definite"):
-        return stacked(cho_solve, cholesky(a, upper=not lower), b, lower=lower)
+        return cho_solve_call((cholesky(a, upper=not lower), lower), b)
     if assume in ("upper triangular", "lower triangular"):
         return stacked(solve_triangular, a, b, lower=assume.startswith("lower"))
     if assume == "diagonal":

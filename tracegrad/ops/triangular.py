@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from tracegrad.ops.linalg import (
     solution_shape,
 )
 from tracegrad.ops.product import column, matmul
-from tracegrad.ops.record import as_array, ndim_of, shape_of
+from tracegrad.ops.record import as_array, made_by, ndim_of, shape_of
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.shape import swap_last
 
@@ -146,11 +147,42 @@ def _(ct, x, c, b, *, lower):
     return -triu(whole + turned), y
 
 
+def _symmetric_outer(y: Any, x: Any) -> Any:
+    """The Hermitian part of `y x.T`."""
+    return 0.5 * (outer_product(y, x) + outer_product(conjugate(x), conjugate(y)))
+
+
+@op(
+    infer=lambda a, c, b, *, lower: _infer_triangular(c, b),
+    type_only=(0,),
+    spelling="scipy.linalg.cho_solve",
+    noun="solution",
+    samples=[
+        call(arg("n", "n").symmetric(6.0), _WELL, arg("n")).rough(),
+        call(_COMPLEX, _COMPLEX, arg(3, 2), lower=True).rough(),
+    ],
+)
+def factored_solve(a, c, b, *, lower=False):
+    """`cho_solve` with the factor `c` of `a`; the derivative goes to `a` at once."""
+    return linalg.cho_solve((c, lower), b)
+
+
+@factored_solve.vjp
+def _(ct, x, a, c, b, *, lower):
+    y = conjugate(factored_solve(a, c, conjugate(ct), lower=lower))
+    return -_symmetric_outer(y, x), None, y
+
+
 @cho_solve.accept("scipy.linalg:cho_solve")
 def cho_solve_call(c_and_lower, b, overwrite_b=False, check_finite=True):
     """`scipy.linalg.cho_solve` with all its arguments."""
-    c, lower = c_and_lower
-    return stacked(cho_solve, as_array(c), as_array(b), lower=bool(lower))
+    c, lower = as_array(c_and_lower[0]), bool(c_and_lower[1])
+    made = made_by(c)
+    if made is not None and made.op is cholesky and made.attrs["upper"] is not lower:
+        a = c.builder.wrap(made.inputs[0])
+        solve = partial(factored_solve, a)
+        return stacked(solve, c, as_array(b), lower=lower)
+    return stacked(cho_solve, c, as_array(b), lower=lower)
 
 
 @accept("scipy.linalg:cholesky")
@@ -300,6 +332,7 @@ def _infer_lu_solve(a: ArrayType, pivots: ArrayType, b: ArrayType, *, trans: int
     return ArrayType(solution_shape(a, b), inexact(a, b))
 
 
+_GENERAL = arg(3, 3).shifted(3.0)
 _PIVOTS = data((1, 1, 2), dtype="int32")
 
 
@@ -308,9 +341,9 @@ _PIVOTS = data((1, 1, 2), dtype="int32")
     spelling="scipy.linalg.lu_solve",
     noun="solution",
     samples=[
-        call(arg(3, 3).shifted(3.0), _PIVOTS, arg(3)),
-        call(arg(3, 3).shifted(3.0), _PIVOTS, arg(3, 2), trans=1),
-        call(arg(3, 3).shifted(3.0), _PIVOTS, arg(3), trans=1),
+        call(_GENERAL, _PIVOTS, arg(3)),
+        call(_GENERAL, _PIVOTS, arg(3, 2), trans=1),
+        call(_GENERAL, _PIVOTS, arg(3), trans=1),
         call(_COMPLEX, _PIVOTS, arg(3, 2)),
     ],
 )
@@ -333,10 +366,41 @@ def _(ct, x, packed, pivots, b, *, trans):
     return -(triu(of_u) + tril(of_l, k=-1)), None, y
 
 
+@op(
+    infer=lambda a, lu, piv, b, *, trans: _infer_lu_solve(lu, piv, b, trans=trans),
+    type_only=(0,),
+    spelling="scipy.linalg.lu_solve",
+    noun="solution",
+    samples=[
+        call(_GENERAL, _GENERAL, _PIVOTS, arg(3)).rough(),
+        call(_GENERAL, _GENERAL, _PIVOTS, arg(3, 2), trans=1).rough(),
+    ],
+)
+def eliminated_solve(a, lu, piv, b, *, trans=0):
+    """`lu_solve` with the factors of `a`; the derivative goes to `a` at once."""
+    return linalg.lu_solve((lu, piv), b, trans=trans)
+
+
+@eliminated_solve.vjp
+def _(ct, x, a, packed, pivots, b, *, trans):
+    y = eliminated_solve(a, packed, pivots, ct, trans=1 - trans)
+    whole = outer_product(x, y) if trans else outer_product(y, x)
+    return -whole, None, None, y
+
+
+def _lu_system(packed: Any) -> Any:
+    """How to solve with these factors: by what they were made of, if that is known."""
+    made = made_by(packed)
+    if made is None or made.op is not lu_factor:
+        return lu_solve
+    return partial(eliminated_solve, packed.builder.wrap(made.inputs[0]))
+
+
 @lu_solve.accept("scipy.linalg:lu_solve")
 def _(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     packed, pivots = (as_array(part) for part in lu_and_piv)
     trans, b = transposition("scipy.linalg.lu_solve", trans), as_array(b)
+    solve = _lu_system(packed)
     if trans == 2:
-        return conjugate(lu_solve(packed, pivots, conjugate(b), trans=1))
-    return lu_solve(packed, pivots, b, trans=trans)
+        return conjugate(solve(packed, pivots, conjugate(b), trans=1))
+    return solve(packed, pivots, b, trans=trans)
