@@ -10,6 +10,8 @@ import ast
 from collections.abc import Container, Sequence, Set
 from typing import Any
 
+import numpy as np
+
 from tracegrad.codegen.control_jax import write_jax
 from tracegrad.codegen.lower import Line, Lowering
 from tracegrad.codegen.ownership import base_of, changing, updated_carries
@@ -71,7 +73,7 @@ class ControlLowering(Lowering):
         elif self.context.backend.mutable:
             _Writer(self, node).write()
         else:
-            write_jax(self, node)
+            write_jax(self, node, lambda: carry_names(self, node))
 
     # ----------------------------------------------------------- for those that write
     def emit(
@@ -129,6 +131,8 @@ class ControlLowering(Lowering):
         elif t.shape:
             zeros = ast.Attribute(name(self.context.backend.alias), "zeros", ast.Load())
             value = ast.Call(zeros, [literal(t.shape, self.context)], [])
+            if t.dtype != np.float64 and not self.context.backend.mutable:
+                value.args.append(literal(t.dtype, self.context))
         self.assign(variable, value, node)
 
     # Inside of how many loops the statements stand.
@@ -308,7 +312,7 @@ class _Writer:
         nexts = dict(zip(loop.carries, loop.nexts, strict=True))
         body = Body(updated, nexts, lower.shared)
         self.inner = lower.region(loop.body, body)
-        self.carries = self._carry_names()
+        self.carries = carry_names(lower, node)
         self._starts()
         header = self._header()
         inner = self.inner
@@ -329,37 +333,6 @@ class _Writer:
         lower.shared.update(inner.variables)
         lower.variables.update(zip(loop.last, self.carries, strict=True))
         self._after(stacks)
-
-    def _carry_names(self) -> list[str]:
-        """The variable of each carry: that of its first value, if it is free then."""
-        lower, loop = self.lower, self.loop
-        names = []
-        at = lower.plan.producer[self.node.outputs[0]]
-        for k, (param, start) in enumerate(zip(loop.carries, loop.starts, strict=True)):
-            last = loop.last[k]
-            target = lower.targets.get(last)
-            wanted = last.hint if last.user and last.hint else param.hint
-            wanted = target or wanted or lower.cotangent_name(param)
-            wanted = wanted or lower.preferred(last)
-            have = lower.variables.get(start)
-            if target is not None:
-                names.append(target)
-            elif have == wanted and self._is_free(start, at) and have not in names:
-                names.append(wanted)
-            else:
-                names.append(lower.namer.claim(wanted))
-        return names
-
-    def _is_free(self, start: Value, at: int) -> bool:
-        """Whether the variable of a first value may change from here on."""
-        lower = self.lower
-        made = lower.plan.producer.get(start)
-        if made is None and start not in lower.carries:
-            return False
-        if made is not None and lower.graph.nodes[made].phase != self.node.phase:
-            return False
-        once = self.node.inputs.count(start) == 1
-        return once and lower.plan.last.get(start, at) <= at
 
     def _starts(self) -> None:
         lower, node = self.lower, self.node
@@ -506,6 +479,37 @@ class _Writer:
                 lower.access[loop.count] = length
             else:
                 lower.variables[loop.count] = self.count
+
+
+def carry_names(lower: ControlLowering, node: Node) -> list[str]:
+    """The variable of each carry: that of its first value, if it is free then."""
+    loop = Loop.of(node)
+    at = lower.plan.producer[node.outputs[0]]
+    names: list[str] = []
+    for k, (param, start) in enumerate(zip(loop.carries, loop.starts, strict=True)):
+        last = loop.last[k]
+        target = lower.targets.get(last)
+        wanted = last.hint if last.user and last.hint else param.hint
+        wanted = target or wanted or lower.cotangent_name(param)
+        wanted = wanted or lower.preferred(last)
+        have = lower.variables.get(start)
+        if target is not None:
+            names.append(target)
+        elif have == wanted and _is_free(lower, node, start, at) and have not in names:
+            names.append(wanted)
+        else:
+            names.append(lower.namer.claim(wanted))
+    return names
+
+
+def _is_free(lower: ControlLowering, node: Node, start: Value, at: int) -> bool:
+    """Whether the variable of a first value may change from here on."""
+    made = lower.plan.producer.get(start)
+    if made is None and start not in lower.carries:
+        return False
+    if made is not None and lower.graph.nodes[made].phase != node.phase:
+        return False
+    return node.inputs.count(start) == 1 and lower.plan.last.get(start, at) <= at
 
 
 def plural(variable: str) -> str:
