@@ -207,14 +207,14 @@ def _name(dtype: Any) -> str:
     return np.dtype(dtype).name
 
 
-@accept(np.zeros, np.empty)
+@accept(np.zeros, np.empty, constant=True)
 def zeros_call(shape, dtype=float, order="C", *, device=None, like=None):
     """`np.zeros` and, with zeros for whatever the memory holds, `np.empty`."""
     refuse("np.zeros", device=device, like=like)
     return zeros(shape=_as_shape(shape), dtype=_name(dtype))
 
 
-@accept(np.ones)
+@accept(np.ones, constant=True)
 def ones_call(shape, dtype=None, order="C", *, device=None, like=None):
     """`np.ones` with all its arguments."""
     refuse("np.ones", device=device, like=like)
@@ -236,13 +236,13 @@ def _like(a, dtype, shape):
     return {"shape": t.shape if shape is None else _as_shape(shape), "dtype": name}
 
 
-@accept(np.zeros_like, np.empty_like)
+@accept(np.zeros_like, np.empty_like, constant=True)
 def _(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
     refuse("np.zeros_like", device=device)
     return zeros(**_like(a, dtype, shape))
 
 
-@accept(np.ones_like)
+@accept(np.ones_like, constant=True)
 def _(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
     refuse("np.ones_like", device=device)
     return ones(**_like(a, dtype, shape))
@@ -254,7 +254,7 @@ def _(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=No
     return full(as_operand(fill_value), **_like(a, dtype, shape))
 
 
-@accept(np.eye)
+@accept(np.eye, constant=True)
 def eye_call(N, M=None, k=0, dtype=float, order="C", *, device=None, like=None):
     """`np.eye` with all its arguments."""
     refuse("np.eye", device=device, like=like)
@@ -262,12 +262,12 @@ def eye_call(N, M=None, k=0, dtype=float, order="C", *, device=None, like=None):
     return eye(n=n, m=None if m == n else m, k=operator.index(k), dtype=_name(dtype))
 
 
-@accept(np.identity)
+@accept(np.identity, constant=True)
 def _(n, dtype=None, *, like=None):
     return eye_call(n, dtype=dtype, like=like)
 
 
-@accept(np.arange)
+@accept(np.arange, constant=True)
 def _(start=None, stop=None, step=None, dtype=None, *, device=None, like=None):
     refuse("np.arange", device=device, like=like)
     if stop is None:
@@ -287,7 +287,7 @@ def _(start=None, stop=None, step=None, dtype=None, *, device=None, like=None):
     return arange(start=start, stop=stop, step=step, dtype=name)
 
 
-@accept(np.size)
+@accept(np.size, constant=True)
 def _(a, axis=None):
     count = shape_of(as_operand(a))
     if axis is None:
@@ -295,11 +295,11 @@ def _(a, axis=None):
     return product([count[i] for i in normal_axes(axis, len(count))])
 
 
-@accept(np.shape)
+@accept(np.shape, constant=True)
 def _(a):
     return shape_of(as_operand(a))
 
 
-@accept(np.ndim)
+@accept(np.ndim, constant=True)
 def _(a):
     return len(shape_of(as_operand(a)))
