@@ -14,7 +14,7 @@ from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.extreme import max as reduce_max
 from tracegrad.ops.extreme import min as reduce_min
-from tracegrad.ops.index import getitem
+from tracegrad.ops.index import expand_dims, getitem, read
 from tracegrad.ops.infer import (
     broadcast_shapes,
     canonical_axis,
@@ -24,6 +24,7 @@ from tracegrad.ops.infer import (
     same_shape,
     shape_text,
 )
+from tracegrad.ops.join import stack
 from tracegrad.ops.ranges import linspace
 from tracegrad.ops.rearrange import diff
 from tracegrad.ops.record import (
@@ -42,6 +43,7 @@ from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import imag
 from tracegrad.ops.shape import ravel
 
+_range = range  # an argument of NumPy's functions has that name
 _EDGES = data((-2.0, -0.5, 0.5, 2.0))
 _NUMBERS = data((0, 2, 1, 2), "int64")
 
@@ -222,6 +224,62 @@ def _(a, bins=10, range=None, density=None, weights=None):
     return counts, edges
 
 
+def _infer_grid(sample: ArrayType, *edges: ArrayType) -> ArrayType:
+    shape = tuple([e.shape[0] - 1 for e in edges])
+    return ArrayType(shape, np.dtype(np.float64))
+
+
+@op(
+    infer=_infer_grid,
+    samples=[call(arg("n", 2), _EDGES, data((-2.0, 0.0, 2.0)))],
+)
+def histogramdd(sample, *edges):
+    """How many rows lie in each cell between the `edges` of each column; a constant."""
+    return xp.histogramdd(sample, edges)[0]
+
+
+@histogramdd.body("jax")
+def _(sample, *edges):
+    return xp.histogramdd(sample, edges)[0].astype(float)
+
+
+@histogramdd.vjp
+def _(ct, y, *arrays):
+    return (None,) * len(arrays)
+
+
+@accept(np.histogramdd)
+def histogramdd_call(sample, bins=10, range=None, density=None, weights=None):
+    """`np.histogramdd` with all its arguments but weights."""
+    refuse("np.histogramdd", weights=weights)
+    if isinstance(sample, list | tuple):
+        sample = stack(*map(as_array, sample), axis=1)
+    x = as_array(sample)
+    columns = [read(x, (slice(None), i)) for i in _range(shape_of(x)[1])]
+    many = isinstance(bins, list | tuple)
+    edges = []
+    for i, column in enumerate(columns):
+        ends = None if range is None else range[i]
+        edges.append(_bin_edges(column, bins[i] if many else bins, ends))
+    counts = histogramdd(x, *edges)
+    if density:
+        total = reduce_sum(counts)
+        for i, e in enumerate(edges):
+            rest = tuple([k for k in _range(len(edges)) if k != i])
+            counts = counts / expand_dims(diff(e), axis=rest)
+        counts = counts / total
+    return counts, tuple(edges)
+
+
+@accept(np.histogram2d)
+def _(x, y, bins=10, range=None, density=None, weights=None):
+    refuse("np.histogram2d", weights=weights)
+    if np.ndim(bins) == 1 and len(bins) != 2:
+        bins = [bins, bins]
+    counts, edges = histogramdd_call([x, y], bins, range, density)
+    return counts, *edges
+
+
 # -------------------------------------------------------------------------- positions
 def _infer_position(t: ArrayType, *, axis, keepdims):
     return ArrayType(reduced_shape(t.shape, axis, keepdims), np.dtype(np.int64))
@@ -364,6 +422,17 @@ def _(element, test_elements, assume_unique=False, invert=False, *, kind=None):
 def spacing(x):
     """Distance to the next number; a constant."""
     return xp.spacing(x)
+
+
+@op(
+    infer=elementwise(np.bitwise_count),
+    vjp=[None],
+    accepts=[np.bitwise_count],
+    samples=[arg(3, lo=0, hi=9, dtype="int64").with_()],
+)
+def bitwise_count(x):
+    """Number of bits that are set in a whole number."""
+    return xp.bitwise_count(x)
 
 
 _WHOLE = [call(arg(3, lo=0, hi=7, dtype="int64"), arg(2, 3, lo=1, dtype="int64"))]

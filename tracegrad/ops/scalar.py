@@ -109,7 +109,7 @@ def _hypot(*coordinates):
 
 
 def _whole(rounding):
-    made = lambda x: astype(rounding(x), dtype=np.dtype(np.int64))  # noqa: E731
+    made = lambda x: astype(rounding(x), dtype=np.dtype(np.int64))
     _WHOLE.append(made)
     return made
 

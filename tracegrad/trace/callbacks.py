@@ -223,7 +223,7 @@ def _as_types(made: Any, otypes: str | None) -> Any:
     return tuple([m.astype(t) for m, t in zip(made, otypes, strict=True)])
 
 
-OWN: dict[Any, Callable[..., Any]] = {
+CALLBACKS: dict[Any, Callable[..., Any]] = {
     np.apply_along_axis: apply_along_axis,
     np.apply_over_axes: apply_over_axes,
     np.piecewise: piecewise,

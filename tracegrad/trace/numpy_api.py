@@ -97,7 +97,7 @@ def call_function(
     session: Session, function: Any, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """A call of a function of NumPy or SciPy in the user's code."""
-    own = _OWN.get(function)
+    own = OWN.get(function)
     if own is not None:
         return own(session, *args, **kwargs)
     accept = accepted(function)
@@ -478,7 +478,8 @@ def _broadcast_shapes(session: Session, *shapes: Any) -> tuple:
     return user_shape(broadcast_shapes(*given), session)
 
 
-_OWN: dict[Any, Callable[..., Any]] = {
+# What needs the user's handles: functions of the type alone, and those that call back.
+OWN: dict[Any, Callable[..., Any]] = {
     np.shape: _shape,
     np.ndim: _ndim,
     np.size: _size,
@@ -491,5 +492,5 @@ _OWN: dict[Any, Callable[..., Any]] = {
     np.iterable: _iterable,
     np.can_cast: _can_cast,
     np.common_type: _common_type,
-    **callbacks.OWN,
+    **callbacks.CALLBACKS,
 }
