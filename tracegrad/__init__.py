@@ -23,6 +23,7 @@ from tracegrad.runtime.spec import spec
 from tracegrad.runtime.transpose import linear_transpose
 from tracegrad.runtime.vectorize import vmap
 from tracegrad.tools.check import check_grads
+from tracegrad.tools.support import support
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "check_grads",
     "spec",
     "stop_gradient",
+    "support",
     # errors
     "ArgumentError",
     "ControlFlowError",
