@@ -183,7 +183,7 @@ def qr_pullback(of_q, of_r, q, r, x, mode):
             # The other columns are free to turn: what they do shows in the first ones.
             rest, q = columns(q, n), columns(q, None, n)
             if of_q is not None:
-                turned = matmul(swap_last(columns(of_q, n)), conjugate(q))
+                turned = matmul(adjoint(columns(of_q, n)), conjugate(q))
                 of_q = columns(of_q, None, n) - matmul(conjugate(rest), turned)
             r = rows(r, None, n)
             of_r = None if of_r is None else rows(of_r, None, n)
@@ -303,7 +303,7 @@ def _first_left(u, of_u, k):
         return u, of_u
     first, rest = columns(u, None, k), columns(u, k)
     if of_u is not None:
-        turned = matmul(swap_last(columns(of_u, k)), conjugate(first))
+        turned = matmul(adjoint(columns(of_u, k)), conjugate(first))
         of_u = columns(of_u, None, k) - matmul(conjugate(rest), turned)
     return first, of_u
 
@@ -314,7 +314,7 @@ def _first_right(vh, of_vh, k):
         return vh, of_vh
     first, rest = rows(vh, None, k), rows(vh, k)
     if of_vh is not None:
-        turned = matmul(conjugate(first), swap_last(rows(of_vh, k)))
+        turned = matmul(conjugate(first), adjoint(rows(of_vh, k)))
         of_vh = rows(of_vh, None, k) - matmul(turned, conjugate(rest))
     return first, of_vh
 

@@ -163,9 +163,8 @@ def _assemble(x: Any) -> Any:
         return seen[key]
 
     structure = walk(x)
-    depth = {len(place) + ndim_of(leaves[i]) for place, i in _leaves(structure)}
-    if len(depth) > 1:
-        # A list of numbers stands beside traced arrays: assemble level by level.
+    if len({len(place) for place, _ in _leaves(structure)}) > 1:
+        # An array, or a list of numbers, stands beside a list: level by level.
         return array(*map(as_operand, x), structure=tuple(range(len(x))))
     return array(*leaves, structure=structure)
 

@@ -178,7 +178,8 @@ def lstsq_call(a, b, rcond=None):
         sums = reduce_sum(absolute(b - matmul(a, x)) ** 2, axis=0)
         if not ndim_of(sums):
             sums = getitem(sums, index=(None,))
-    return x, sums, matrix_rank(a, rtol=rcond), svdvals(a)
+    rank = astype(matrix_rank(a, rtol=rcond), dtype=np.dtype(np.int32))
+    return x, sums, rank, svdvals(a)
 
 
 # ------------------------------------------------------------------ ranks and condition

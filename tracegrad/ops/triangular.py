@@ -9,6 +9,7 @@ import numpy as np
 
 from tracegrad.errors import ArgumentError, ShapeError, UnsupportedError
 from tracegrad.ir.types import ArrayType
+from tracegrad.ops.cast import astype
 from tracegrad.ops.decompositions import at_least, cholesky, columns, rows, smaller
 from tracegrad.ops.define import ACCEPT, accept, op
 from tracegrad.ops.diagonal import tril, triu
@@ -274,7 +275,9 @@ def _(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False)
     p, l, u = lu(as_array(a))
     if permute_l:
         return matmul(p, l), u
-    return (ACCEPT[np.argmax](p, axis=-1) if p_indices else p), l, u
+    if p_indices:
+        p = astype(ACCEPT[np.argmax](p, axis=-1), dtype=np.dtype(np.int32))
+    return p, l, u
 
 
 def _infer_lu_factor(t: ArrayType) -> tuple[ArrayType, ArrayType]:
