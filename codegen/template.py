@@ -11,7 +11,10 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import importlib
 import inspect
+import math
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +23,7 @@ import numpy as np
 
 from tracegrad.codegen.backends import JAX, NUMPY, Backend
 from tracegrad.codegen.width import bounds
+from tracegrad.errors import UnsupportedError
 from tracegrad.ir.dims import to_ast as size_to_ast
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import Dim
@@ -69,9 +73,18 @@ def literal(value: Any, context: Context) -> ast.expr:
         return ast.Call(call, [literal(value.item(), context)], [])
     if isinstance(value, type) and issubclass(value, np.generic):
         return dtype_expression(np.dtype(value), context)
+    if type(value) is float and not math.isfinite(value):
+        return not_finite(value, context)
     if isinstance(value, Library):
         return name(context.library(value))
     return number(value)
+
+
+def not_finite(value: float, context: Context) -> ast.expr:
+    """`np.inf`, `-np.inf` or `np.nan`."""
+    name_of_it = "nan" if math.isnan(value) else "inf"
+    made = ast.Attribute(name(context.backend.alias), name_of_it, ast.Load())
+    return ast.UnaryOp(ast.USub(), made) if value < 0.0 else made
 
 
 def number(value: Any) -> ast.expr:
@@ -239,11 +252,14 @@ def factors_in_line(tree: ast.expr) -> ast.expr:
 
 
 def signs_in_line(tree: ast.expr) -> ast.expr:
-    """`a + -b * c` as `a - b * c`, which is the same to the last bit."""
-    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Add):
+    """`a + -b * c` as `a - b * c`, the same to the last bit, and vice versa."""
+    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Add | ast.Sub):
         return tree
     positive = without_sign(tree.right)
-    return tree if positive is None else ast.BinOp(tree.left, ast.Sub(), positive)
+    if positive is None:
+        return tree
+    op = ast.Sub() if isinstance(tree.op, ast.Add) else ast.Add()
+    return ast.BinOp(tree.left, op, positive)
 
 
 def without_sign(tree: ast.expr) -> ast.expr | None:
@@ -264,6 +280,30 @@ class _Hole(ast.expr):
     def __init__(self, position: int) -> None:
         super().__init__()
         self.position = position
+
+
+def check_in_library(function: Callable, node: ast.Attribute, backend: Backend) -> None:
+    """Refuse `special.jv` in a body where the library of the target has none.
+
+    Raises:
+        UnsupportedError: the target has no such function.
+    """
+    value = node.value
+    found = function.__globals__.get(value.id) if isinstance(value, ast.Name) else None
+    if not isinstance(found, Library) or backend is not JAX:
+        return
+    module = found.jax or found.module
+    if not module.startswith("jax"):
+        known = False
+    elif "jax" in sys.modules:
+        known = hasattr(importlib.import_module(module), node.attr)
+    else:
+        known = True  # a file written where JAX is not installed
+    if not known:
+        raise UnsupportedError(
+            f"{found.module}.{node.attr} has no counterpart in JAX",
+            fix='use backend="numpy"',
+        )
 
 
 def _static_return(function: Callable, attrs: dict[str, Any]) -> ast.expr | None:
@@ -335,6 +375,10 @@ class _Specialise(ast.NodeTransformer):
         if isinstance(found, Library):
             return name(self.context.library(found))
         return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        check_in_library(self.function, node, self.context.backend)
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if isinstance(node.func, ast.Name) and node.func.id == "fill":
@@ -451,6 +495,10 @@ class _Libraries(ast.NodeTransformer):
     def __init__(self, function: Callable, context: Context) -> None:
         self.function = function
         self.context = context
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        check_in_library(self.function, node, self.context.backend)
+        return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id == "xp":

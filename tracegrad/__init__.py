@@ -24,6 +24,8 @@ from tracegrad.runtime.transpose import linear_transpose
 from tracegrad.runtime.vectorize import vmap
 from tracegrad.tools.check import check_grads
 from tracegrad.tools.support import support
+from tracegrad.trace.control import cond, switch
+from tracegrad.trace.loops import fori_loop, map, scan, while_loop
 
 __version__ = "0.1.0"
 
@@ -44,6 +46,13 @@ __all__ = [
     "vhp",
     "vjp",
     "vmap",
+    # branches and loops
+    "cond",
+    "fori_loop",
+    "map",
+    "scan",
+    "switch",
+    "while_loop",
     # in and around them
     "Source",
     "check_grads",

@@ -79,3 +79,9 @@ def point(case: Case, dtype: str, seed: int = 0) -> np.ndarray:
     if np.dtype(dtype).kind == "c":
         x = x + 1j * rng.uniform(-0.5, 0.5, case.shape)
     return x.astype(dtype)
+
+
+def tolerance(dtype: str) -> dict:
+    """How close to JAX: rounding only, and more of it in single precision."""
+    single = dtype in ("float32", "complex64")
+    return {"rtol": 2e-3, "atol": 2e-3} if single else {"rtol": 1e-9, "atol": 1e-10}

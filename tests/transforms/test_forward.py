@@ -8,17 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from transforms.functions import CASES, point
+from transforms.functions import CASES, point, tolerance
 
 import tracegrad as tg
 
 jax.config.update("jax_enable_x64", True)
 REAL = ["float32", "float64"]
-
-
-def tolerance(dtype: str) -> dict:
-    single = dtype in ("float32", "complex64")
-    return {"rtol": 2e-3, "atol": 2e-3} if single else {"rtol": 1e-9, "atol": 1e-10}
 
 
 def both(case):

@@ -62,7 +62,7 @@ class Batched:
         missing = rank - self.rank(position)
         if not self._flags[position] or missing <= 0:
             return x
-        return getitem(x, index=(FULL, *[None] * missing, *_rest(x, 1)))
+        return getitem(x, index=(FULL, *[None] * missing))
 
     def whole(self, position: int, shape: tuple | None = None) -> Ref:
         """This input with a batch axis, repeated if it had none.
@@ -93,11 +93,6 @@ class Unbatched:
 
     def __init__(self, out: Any) -> None:
         self.out = out
-
-
-def _rest(x: Ref, done: int) -> list:
-    """What stands after `done` axes in a subscript."""
-    return [Ellipsis] if x.ndim > done else []
 
 
 def batch(

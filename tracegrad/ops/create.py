@@ -81,6 +81,8 @@ def _(b, x, *, shape, dtype):
 )
 def eye(*, n, m=None, k=0, dtype="float64"):
     """Ones on the diagonal `k` of a matrix of zeros."""
+    if m is None:
+        return xp.eye(n, k=k, dtype=dtype)
     return xp.eye(n, m, k=k, dtype=dtype)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tracegrad.ir.graph import Graph
 from tracegrad.ir.verify import enabled, verify
-from tracegrad.passes import rewrite, simplify  # noqa: F401 - registers rules
+from tracegrad.passes import identity, rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
 from tracegrad.passes.regions import prune

@@ -208,7 +208,7 @@ def count_rows_once(r: Rewriter, node: Node) -> Any:
 def write_into_zeros(r: Rewriter, node: Node) -> Any:
     """A sum of a zero buffer and one part is that part, written."""
     base, update, *rest = node.inputs
-    made = r.source(base, zeros_like)
+    made = r.source(base, zeros_like) or r.source(base, zeros)
     if made is None or not node.attrs["unique"]:
         return None
     refs = [r.ref(v) for v in rest]

@@ -320,7 +320,9 @@ def signature_of(function: Callable) -> inspect.Signature:
         if any(p.kind is _P.VAR_POSITIONAL for p in own.parameters.values()):
             return inspect.signature(function)
     except (TypeError, ValueError):
-        return general
+        # An object with `__get__`, such as a transformed function, has none of its own.
+        inner = getattr(function, "__wrapped__", None)
+        return general if inner is None else signature_of(inner)
     return own
 
 

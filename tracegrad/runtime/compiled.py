@@ -315,7 +315,9 @@ class Compiled:
     @functools.cached_property
     def _as_method(self) -> Compiled:
         """The same for calls that begin with `self`, which argnums pass over."""
-        return Compiled(self._function, self._options.past_self())
+        shifted = getattr(self._function, "past_self", None)
+        function = self._function if shifted is None else shifted()
+        return Compiled(function, self._options.past_self())
 
     @property
     def _routine_name(self) -> str:

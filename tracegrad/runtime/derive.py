@@ -22,6 +22,7 @@ from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Parameter, Pullback, Routine
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, map_leaves
 from tracegrad.ops.create import zeros_like
+from tracegrad.ops.join import looped
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes.pipeline import optimise
 from tracegrad.runtime.inlined import Inlined
@@ -139,8 +140,17 @@ def derive(
         purpose=_purpose(program, mode, wrt),
         pullback=pullback,
         doc=program.doc,
-        notes=program.notes,
+        notes=(*program.notes, *_loops(graph)),
     )
+
+
+def _loops(graph: Graph) -> list[str]:
+    """What the docstring says of operations that are written once per example."""
+    names = [n.attrs["of"] for n in graph.nodes if n.op is looped]
+    return [
+        f"{name} has no batched form: it is written once for each example."
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _in_phases(nodes: Sequence[Node], mode: str) -> list[Node]:

@@ -15,7 +15,11 @@ class Inlined:
     Attributes:
         of: name of the user's function.
         record: takes the call's arguments, records, and returns the user's arrays.
+        past_self: makes the same for calls that begin with `self`, where positions of
+            arguments are among the options.
     """
+
+    past_self: Callable[[], Inlined] | None = None
 
     def __init__(
         self,

@@ -7,11 +7,12 @@ inner derivative, whatever the outer one differentiates.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
-from tracegrad.ir.graph import Node
+from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.infer import same_shape
@@ -44,11 +45,61 @@ def inline_derivative(
         options: the transformation.
         args, kwargs: of the call.
     """
+    kept: list[tuple[Builder, list[Node], Tree, list[Tree]]] = []
+
+    def record(part: Targets) -> Tree:
+        if options.mode == "vjp":
+            kept.append((part.builder, part.nodes, part.value, part.targets))
+            return part.result
+        grads = gradients(
+            part.builder, part.nodes, part.value, part.targets, options, binder.at
+        )
+        return arranged(options.mode, part.value, part.aux, grads, part.one)
+
+    out = inline_targets(function, binder, options, args, kwargs, record)
+    return (out, _pullback(*kept[0])) if options.mode == "vjp" else out
+
+
+@dataclass(slots=True)
+class Targets:
+    """A function that was recorded, and what is differentiated of it.
+
+    Attributes:
+        builder: where it was recorded.
+        nodes: its nodes.
+        targets: the trees of the arguments that are differentiated.
+        one: whether that is one argument, not a tuple of them.
+        result: all that the function returned.
+        value: the part of it that is differentiated.
+        aux: the other part, if there is one.
+    """
+
+    builder: Builder
+    nodes: list[Node]
+    targets: list[Tree]
+    one: bool
+    result: Tree
+    value: Tree
+    aux: Tree | None
+
+    def inputs(self) -> list[Value]:
+        """The arrays that are differentiated."""
+        return values_of(self.targets)
+
+
+def inline_targets(
+    function: Callable,
+    binder: Binder,
+    options: Options,
+    args: tuple,
+    kwargs: dict,
+    record: Callable[[Targets], Tree],
+) -> Any:
+    """Record the user's function, then what `record` makes of it, and return that."""
     slots = binder.slots(args, kwargs)
     wrt, one = resolve(slots, options.argnums, options.argnames, binder)
     positional = [i for i, slot in enumerate(slots) if slot.keyword is None]
     named = {slot.keyword: i for i, slot in enumerate(slots) if slot.keyword}
-    kept: list[tuple[Builder, list[Node], Tree, list[Tree]]] = []
 
     def transform(builder: Any, nodes: list[Node], params: tuple, result: Tree) -> Tree:
         trees = dict(zip(positional, params[0], strict=True))
@@ -58,19 +109,14 @@ def inline_derivative(
             _check(tree, slots[i].name, options.op, binder)
         result = as_values(result)
         value, aux = split_aux(result, options.has_aux, options.op, binder.at)
-        if options.mode == "vjp":
-            kept.append((builder, nodes, value, targets))
-            return result
-        grads = gradients(builder, nodes, value, targets, options, binder.at)
-        return arranged(options.mode, value, aux, grads, one)
+        return record(Targets(builder, nodes, targets, one, result, value, aux))
 
-    out = inline(
+    return inline(
         function,
         tuple([slots[i].argument for i in positional]),
         {key: slots[i].argument for key, i in named.items()},
         transform,
     )
-    return (out, _pullback(*kept[0])) if options.mode == "vjp" else out
 
 
 def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:

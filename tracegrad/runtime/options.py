@@ -40,6 +40,10 @@ class Options:
             return self.named
         return "tg.compile" if self.mode == "function" else f"tg.{self.mode}"
 
+    def in_mode(self, mode: str) -> Options:
+        """The same for another transformation, errors naming this one."""
+        return replace(self, mode=mode, named=self.op)
+
     @property
     def split(self) -> bool:
         """Whether the result is a value and a function."""

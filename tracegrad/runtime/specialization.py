@@ -141,9 +141,11 @@ class Specialization:
 
     def _derived(self, mode: str) -> Routine:
         programs = [path.program for path in self.paths]
-        made = as_tree(programs, [path.routine(mode) for path in self.paths])
+        routines = [path.routine(mode) for path in self.paths]
+        made = as_tree(programs, routines)
         facts = dict.fromkeys(fact for path in self.paths for fact in path.facts)
-        return replace(made, facts=tuple(facts), notes=self.program.notes)
+        notes = dict.fromkeys(note for routine in routines for note in routine.notes)
+        return replace(made, facts=tuple(facts), notes=tuple(notes))
 
     def _guard(self, run: Callable | None) -> Callable:
         guards = {guard.key: guard for path in self.paths for guard in path.guards}

@@ -1,0 +1,82 @@
+"""Rewrites of what batched derivatives start from: unit vectors and zeros.
+
+A Jacobian pulls an identity matrix back.  A product with it is no product, and one with
+a diagonal matrix is a scaling of rows or columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracegrad.ir.graph import Node, Value
+from tracegrad.ops.create import eye, zeros, zeros_like
+from tracegrad.ops.elementwise import multiply
+from tracegrad.ops.index import FULL, getitem
+from tracegrad.ops.product import matmul
+from tracegrad.ops.record import Ref
+from tracegrad.ops.shape import broadcast_to, transpose
+from tracegrad.passes.rewrite import Rewriter, rewrites
+
+
+def _is_identity(r: Rewriter, v: Value) -> bool:
+    made = r.made_by.get(v)
+    return (
+        made is not None
+        and made.op is eye
+        and not made.attrs["k"]
+        and made.attrs["m"] in (None, made.attrs["n"])
+    )
+
+
+def _diagonal(r: Rewriter, v: Value) -> Ref | None:
+    """The vector (or scalar) `d` for a `v` that is a diagonal matrix of it."""
+    made = r.made_by.get(v)
+    if made is None or made.op is not multiply or not made.derived:
+        return None
+    for this, other in (made.inputs, made.inputs[::-1]):
+        if other.type.ndim > 1:
+            continue
+        if _is_identity(r, this):
+            return r.ref(other)
+        inner = _diagonal(r, this)
+        if inner is not None:
+            first = other is made.inputs[0]
+            return r.ref(other) * inner if first else inner * r.ref(other)
+    return None
+
+
+@rewrites(matmul)
+def multiply_by_identity(r: Rewriter, node: Node) -> Any:
+    """`eye(n) @ a` is `a`; `(eye(n) * d) @ a` scales the rows of `a`."""
+    a, b = node.inputs
+    out = node.outputs[0].type
+    for this, other, rows in ((a, b, True), (b, a, False)):
+        if this.type.ndim != 2 or other.type.dtype != out.dtype:
+            continue
+        if _is_identity(r, this) and other.type.shape == out.shape:
+            return r.ref(other)
+        d = _diagonal(r, this)
+        if d is None or other.type.shape != out.shape:
+            continue
+        if d.ndim and rows and other.type.ndim > 1:
+            d = getitem(d, index=(FULL, None))
+        made = d * r.ref(other) if rows else r.ref(other) * d
+        return made if made.dtype == out.dtype else None
+    return None
+
+
+@rewrites(transpose)
+def transpose_identity(r: Rewriter, node: Node) -> Any:
+    """`eye(n).T` is `eye(n)`."""
+    v = node.inputs[0]
+    return r.ref(v) if v.type.ndim == 2 and _is_identity(r, v) else None
+
+
+@rewrites(broadcast_to)
+def broadcast_zeros(r: Rewriter, node: Node) -> Any:
+    """Zeros repeated are zeros."""
+    made = r.made_by.get(node.inputs[0])
+    if made is None or made.op not in (zeros, zeros_like):
+        return None
+    out = node.outputs[0].type
+    return r.record(zeros, (), {"shape": out.shape, "dtype": out.dtype.name})
