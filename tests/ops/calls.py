@@ -7,6 +7,7 @@ NumPy for the namespace it is the reference; with `RECORDED` and references it r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Recorded:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.module, name)
-        if name == "linalg":
+        if isinstance(function, ModuleType):
             return Recorded(function)
         if isinstance(function, np.ufunc):
             return RecordedUfunc(function)
