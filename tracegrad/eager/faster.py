@@ -102,6 +102,8 @@ def _right(ct: Any, z: Any, a: Any, b: Any) -> Any:
     return _RIGHT(ct, z, a, b)
 
 
+_LEFT: Any
+_RIGHT: Any
 _LEFT, _RIGHT = product.matmul.rules or (None, None)
 
 # Op -> what computes it, forward and in rules.

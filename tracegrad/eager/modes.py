@@ -26,7 +26,8 @@ class State(threading.local):
         inference: whether results are inference tensors.
         hooks: (pack, unpack) pairs of `saved_tensors_hooks`, innermost last.
         rules: whether a rule is being recorded: then Python floats count as float64
-            beside integers, as rules are written for NumPy.
+            beside integers, as rules are written for NumPy.  A node that runs a user's
+            backward function sets it to False meanwhile.
         counted: whether this thread counts in `special`.
     """
 

@@ -41,6 +41,7 @@ f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
 # Python numbers as read-only 0-d arrays: NumPy multiplies by one in half the time.
 SCALARS: dict[np.dtype, dict[Any, np.ndarray]] = {f4: {}, f8: {}}
 MOST_SCALARS = 4096
+add_reduce: Any = np.add.reduce
 OWNED = "owned"  # in `grads`: the nodes whose cotangent is nobody else's array
 # In the nodes of ops with several outputs: where their number stands.
 OUTPUTS = 8
@@ -90,7 +91,7 @@ def conform(g: Any, shape: tuple, dtype: np.dtype) -> Any:
         if plan is None:
             g = np.broadcast_to(g, shape)
         else:
-            g = np.add.reduce(g, plan[0], None, None, plan[1])
+            g = add_reduce(g, plan[0], None, None, plan[1])
             if plan[2]:
                 g = g.reshape(shape)
     if g.dtype is not dtype and g.dtype != dtype:
@@ -449,7 +450,7 @@ def _type_parts(x: Any) -> tuple:
 
 
 def _record_several(
-    entry: Any, made: tuple, arrays: list, nodes: list, attrs: dict
+    entry: Any, made: Any, arrays: list, nodes: list, attrs: dict
 ) -> tuple[Tensor, ...]:
     outs = tuple([wrap(np.asarray(m)) for m in made])
     if any(n is not None for n in nodes):

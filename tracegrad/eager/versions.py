@@ -119,7 +119,7 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
     for slot, array in zip(slots, node[SAVED]):
         if is_current(array, node[SEQ]):
             continue
-        log = log_of(array)
+        log = log_of(array) or _Log(array)
         kind = TENSOR_TYPES[from_numpy_dtype(array.dtype)]
         source = node if slot < 0 else node[INPUTS][slot]
         which = ""
