@@ -9,10 +9,13 @@ import types
 import numpy as np
 import numpy.linalg as la
 import pytest
+import scipy.integrate
+import scipy.optimize
 import scipy.special
 from numpy import zeros as make_zeros
 from scipy.special import logsumexp
 
+import tracegrad as tg
 from tracegrad.trace.tracer import active
 
 X = np.array([0.5, -1.5, 2.0])
@@ -210,3 +213,18 @@ def test_libraries_are_not_touched(traced) -> None:
     traced(f, X)
     assert seen == [True, True]
     assert rng is not None
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda f: scipy.optimize.brentq(f, 0.0, 3.0),
+        lambda f: scipy.integrate.quad(f, 0.0, 3.0)[0],
+        lambda f: scipy.integrate.odeint(lambda y, t: f(y), [1.0], [0.0, 1.0])[1, 0],
+    ],
+)
+def test_a_solver_that_calls_back_names_itself(solve) -> None:
+    """A solver of SciPy that is given traced values by the user's function."""
+    with pytest.raises(tg.UnsupportedError, match=r"rule yet for scipy\.") as e:
+        tg.grad(lambda x: solve(lambda t: t**2 - x))(2.0)
+    assert "test_interpose.py" in str(e.value)

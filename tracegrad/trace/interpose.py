@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.errors import ConversionError
 from tracegrad.ops.cast import python_float, to_float
 from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
@@ -231,8 +232,14 @@ def _constant(session: Session, x: Handle) -> bool:
 
 def _call_scipy(session: Session, function: Any, args: tuple, kwargs: dict) -> Any:
     if accepted(function) is None and not holds_handles((args, kwargs)):
-        # A solver or a loader on plain data: it may call back the user's functions.
-        return function(*args, **kwargs)
+        # A solver or a loader on plain data.  It may call back the user's functions,
+        # which must not give it traced values.
+        try:
+            return function(*args, **kwargs)
+        except ConversionError as error:
+            if any(map(callable, (*args, *kwargs.values()))):
+                raise unsupported(session, function) from error
+            raise
     return call_function(session, function, args, kwargs)
 
 
