@@ -87,13 +87,6 @@ def not_finite(value: float, context: Context) -> ast.expr:
     return ast.UnaryOp(ast.USub(), made) if value < 0.0 else made
 
 
-def not_finite(value: float, context: Context) -> ast.expr:
-    """`np.inf`, `-np.inf` or `np.nan`."""
-    name_of_it = "nan" if math.isnan(value) else "inf"
-    made = ast.Attribute(name(context.backend.alias), name_of_it, ast.Load())
-    return ast.UnaryOp(ast.USub(), made) if value < 0.0 else made
-
-
 def number(value: Any) -> ast.expr:
     """A Python constant; a negative number is a minus and a positive one."""
     if type(value) in (int, float) and (value < 0 or str(value)[0] == "-"):
@@ -313,30 +306,6 @@ def check_in_library(function: Callable, node: ast.Attribute, backend: Backend) 
         )
 
 
-def check_in_library(function: Callable, node: ast.Attribute, backend: Backend) -> None:
-    """Refuse `special.jv` in a body where the library of the target has none.
-
-    Raises:
-        UnsupportedError: the target has no such function.
-    """
-    value = node.value
-    found = function.__globals__.get(value.id) if isinstance(value, ast.Name) else None
-    if not isinstance(found, Library) or backend is not JAX:
-        return
-    module = found.jax or found.module
-    if not module.startswith("jax"):
-        known = False
-    elif "jax" in sys.modules:
-        known = hasattr(importlib.import_module(module), node.attr)
-    else:
-        known = True  # a file written where JAX is not installed
-    if not known:
-        raise UnsupportedError(
-            f"{found.module}.{node.attr} has no counterpart in JAX",
-            fix='use backend="numpy"',
-        )
-
-
 def _static_return(function: Callable, attrs: dict[str, Any]) -> ast.expr | None:
     """The returned expression once the `if`s on attributes are decided."""
     definition = parse_body(function)
@@ -406,10 +375,6 @@ class _Specialise(ast.NodeTransformer):
         if isinstance(found, Library):
             return name(self.context.library(found))
         return node
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        check_in_library(self.function, node, self.context.backend)
-        return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         check_in_library(self.function, node, self.context.backend)
@@ -530,10 +495,6 @@ class _Libraries(ast.NodeTransformer):
     def __init__(self, function: Callable, context: Context) -> None:
         self.function = function
         self.context = context
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        check_in_library(self.function, node, self.context.backend)
-        return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         check_in_library(self.function, node, self.context.backend)
