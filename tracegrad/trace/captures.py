@@ -7,6 +7,7 @@ whose name occurs in some reachable code.
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import random
@@ -23,11 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.trace.deciding import deciding_in
 from tracegrad.trace.frames import is_users
 from tracegrad.trace.interpose import original_of
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum), type)
 _MAX_READS = 2000
 
@@ -121,6 +124,22 @@ class Captures:
     def has_code(self, code: CodeType) -> bool:
         """Whether a code object was scanned."""
         return id(code) in self._codes
+
+    def deciders(self) -> Iterator[tuple[np.ndarray, bool]]:
+        """Captured arrays whose content may decide what the function does.
+
+        Each with whether its name stands in a test itself, not by way of others.
+        """
+        directly: set[str] = set()
+        through: set[str] = set()
+        for code, space in self._codes.values():
+            found = deciding_in(code, space)
+            directly |= found.directly
+            through |= found.through
+        for read in self.reads.values():
+            if read.name in directly or read.name in through:
+                for x in _arrays_in(read.value):
+                    yield x, read.name in directly
 
     def only_called(self, name: str) -> bool:
         """Whether a builtin is named in reachable code, and nothing but called there.
@@ -219,7 +238,7 @@ class Captures:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._enter(part, "")
-        elif type(value) in (list, tuple, dict):
+        elif isinstance(value, CONTAINERS):
             if id(value) not in self._objects:
                 self._objects[id(value)] = value
                 for part_name, part in _parts(value):
@@ -232,7 +251,7 @@ class Captures:
 
     def _attributes(self, obj: Any) -> None:
         """The attributes of an object whose names occur in reachable code."""
-        if type(obj) in (list, tuple, dict):
+        if isinstance(obj, CONTAINERS):
             return
         if type(obj) is ModuleType:
             for name in sorted(self.names & obj.__dict__.keys()):
@@ -260,8 +279,16 @@ class Captures:
             self._read("attribute", obj, name, found)
 
 
+def _arrays_in(value: Any, depth: int = 6) -> Iterator[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif depth and isinstance(value, CONTAINERS):
+        for _, part in _parts(value):
+            yield from _arrays_in(part, depth - 1)
+
+
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if type(value) is dict:
+    if isinstance(value, dict):
         for key, part in value.items():
             yield (key if type(key) is str else ""), part
     else:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.captures import MISSING, SCALARS, Captures, Read
+from tracegrad.trace.captures import CONTAINERS, MISSING, SCALARS, Captures, Read
 
 _SMALL = 1 << 16  # bytes
 
@@ -53,16 +53,18 @@ def same(a: Any, b: Any) -> bool:
     return a != a and b != b
 
 
-_DEPTH = 3  # containers inside of containers; deeper ones count by identity
+_DEPTH = 6  # containers inside of containers; deeper ones count by identity
 
 
 def snapshot(value: Any, depth: int = _DEPTH) -> Any:
     """What a container holds now; other values as they are."""
     if not depth:
         return value
-    if type(value) is dict:
+    if isinstance(value, dict):
         return {key: snapshot(part, depth - 1) for key, part in value.items()}
-    if type(value) in (list, tuple):
+    if isinstance(value, set | frozenset):
+        return frozenset(value)
+    if isinstance(value, CONTAINERS):
         return [snapshot(part, depth - 1) for part in value]
     return value
 
@@ -75,14 +77,17 @@ def matches(value: Any, before: Any, kind: Any) -> bool:
         if type(before) is not dict or value.keys() != before.keys():
             return False
         return all(map(_part, value.values(), map(before.__getitem__, value)))
+    if isinstance(value, set | frozenset):
+        return value == before
     return len(value) == len(before) and all(map(_part, value, before))
 
 
 def _part(part: Any, before: Any) -> bool:
     if part is before:
         return True
-    if type(part) in (dict, list, tuple):
-        return type(before) in (dict, list) and matches(part, before, type(part))
+    if isinstance(part, CONTAINERS):
+        alike = isinstance(before, dict | list | frozenset)
+        return alike and matches(part, before, type(part))
     return same(part, before)
 
 
@@ -112,7 +117,7 @@ def captures_guard(reads: Iterable[Read]) -> Guard | None:
             continue
         value = read.value
         kind = type(value)
-        if kind in (list, tuple, dict):
+        if issubclass(kind, CONTAINERS):
             before = snapshot(value)
             space[f"s{len(tests)}"] = before
             tests.append(f"matches({now}, s{len(tests)}, {constant(kind)})")

@@ -231,6 +231,10 @@ def _guards(session: Session) -> list[Guard]:
     captures = session.captures
     guard = captures_guard(changed_reads(captures)[0])
     found = [] if guard is None else [guard]
+    for x, directly in captures.deciders():
+        # One that is computed with shows in the graph what it is for.
+        if directly or id(x) not in session.constants:
+            session.note_content(x)
     arrays = dict(session.asked)
     if session.has_derived():
         arrays |= {key: x for key, (_, x) in captures.arrays.items()}

@@ -1,0 +1,149 @@
+"""Names whose values may decide what a function does, outside of the tracer's sight.
+
+A captured array is a plain one: `if DATA[0] > 0` and `float(DATA[0])` ask NumPy, not a
+trace.  So the syntax tree is asked which names stand in tests, in conversions to Python
+numbers and in computed indices, directly or through other variables; captured arrays
+of these names are guarded by their content.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+# Builtins that make plain values of what they are given.
+_CONVERTERS = frozenset(
+    ["all", "any", "bool", "complex", "divmod", "float", "format", "int", "max", "min"]
+    + ["range", "repr", "round", "sorted", "str"]
+)
+_METHODS = frozenset({"item", "tolist"})
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Deciding:
+    """The names of one function that may decide.
+
+    Attributes:
+        directly: those that stand in a test, a conversion or a computed index.
+        through: those from which variables are computed that do, or that are handed to
+            a function.
+    """
+
+    __slots__ = ("directly", "through")
+
+    def __init__(self, nodes: list[ast.AST]) -> None:
+        self.directly: set[str] = set()
+        made_of: dict[str, set[str]] = {}
+        handed: set[str] = set()
+        for node in nodes:
+            for inner in ast.walk(node):
+                for part in _deciders(inner):
+                    self.directly |= _names(part)
+                for target, value in _assigned(inner):
+                    for name in _names(target):
+                        made_of.setdefault(name, set()).update(_names(value))
+                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name):
+                    for argument in inner.args:
+                        handed |= _names(argument)
+        found = set(self.directly)
+        waiting = list(found)
+        while waiting:
+            for name in made_of.get(waiting.pop(), ()):
+                if name not in found:
+                    found.add(name)
+                    waiting.append(name)
+        self.through = (found | handed) - self.directly
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """The names and the attributes in an expression."""
+    found = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    return found | {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+
+
+def _deciders(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts of a node whose values become plain, or choose where to go."""
+    match node:
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            yield test
+        case ast.Assert(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+            yield test
+        case ast.BoolOp(values=values):
+            yield from values
+        case ast.comprehension(ifs=tests):
+            yield from tests
+        case ast.Match(subject=subject):
+            yield subject
+        case ast.FormattedValue(value=value):
+            yield value
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _CONVERTERS:
+            yield from arguments
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in _METHODS:
+            yield value
+        case ast.Subscript(slice=index) if _is_computed(index):
+            yield index
+
+
+def _is_computed(index: ast.expr) -> bool:
+    """Whether an index is more than the name of an array."""
+    return any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(index))
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield target, value
+        case ast.AugAssign(target=target, value=value):
+            yield target, value
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield target, value
+        case ast.NamedExpr(target=target, value=value):
+            yield target, value
+        case ast.For(target=target, iter=value):
+            yield target, value
+        case ast.comprehension(target=target, iter=value):
+            yield target, value
+
+
+# ------------------------------------------------------------------ one look per file
+_FILES: dict[str, tuple[list[str], dict[int, list[ast.AST]]]] = {}
+_FOUND: dict[int, tuple[CodeType, Deciding]] = {}
+_MAX_CODES = 20_000
+
+
+def deciding_in(code: CodeType, module_globals: dict[str, Any] | None) -> Deciding:
+    """The names that may decide in a function; none where its source is not there."""
+    found = _FOUND.get(id(code))
+    if found is None:
+        if len(_FOUND) > _MAX_CODES:
+            _FOUND.clear()
+        functions = _functions(code.co_filename, module_globals)
+        found = (code, Deciding(functions.get(code.co_firstlineno, [])))
+        _FOUND[id(code)] = found
+    return found[1]
+
+
+def _functions(
+    filename: str, module_globals: dict[str, Any] | None
+) -> dict[int, list[ast.AST]]:
+    """The functions of a file by their first lines, decorators included."""
+    lines = linecache.getlines(filename, module_globals)
+    cached = _FILES.get(filename)
+    if cached is not None and (cached[0] is lines or cached[0] == lines):
+        return cached[1]
+    functions: dict[int, list[ast.AST]] = {}
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError, RecursionError):
+        tree = ast.Module([], [])
+    for node in ast.walk(tree):
+        if isinstance(node, _FUNCTIONS):
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *[d.lineno for d in decorators]])
+            functions.setdefault(first, []).append(node)
+    _FILES[filename] = (lines, functions)
+    return functions
