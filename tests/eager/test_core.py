@@ -83,16 +83,16 @@ def chain(length):
 
 def test_long_graphs_are_linear():
     def seconds(length):
-        start = time.perf_counter()
+        start = time.process_time()
         x, y = chain(length)
         y.sum().backward()
         assert x.grad is not None
         del y
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(1000)
     short = min(seconds(10_000) for _ in range(3))
-    assert seconds(100_000) < 10 * short * 3
+    assert min(seconds(100_000) for _ in range(2)) < 10 * short * 3
 
 
 def test_long_graphs_with_create_graph():

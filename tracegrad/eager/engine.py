@@ -189,6 +189,7 @@ NAMES.update(
     again=again,
     Scattered=Scattered,
     scatter=scatter,
+    zeros=np.zeros,
     zeros_like=np.zeros_like,
     without_nan=without_nan,
 )
@@ -234,46 +235,58 @@ def _pull_function(entry: Entry, safe: bool = False) -> Callable:
         lines.append(f"    if n{k} is not None:")
         if entry.needs[k]:
             lines.append(f"        {slots}= node[4]")
-        loaded = names_loaded(rule)
-        code = getattr(rule, "__code__", None)
-        if code is not None and code.co_argcount < count + 2:
-            loaded = code = None  # it takes `*inputs`
-        args = []
-        for number in (OUT, *range(count)):
-            name = None if code is None else code.co_varnames[number + 2]
-            if number in entry.needs[k]:
-                args.append(_local(number))
-            elif loaded is not None and name not in loaded:
-                args.append("None")
-            elif number == OUT:
-                args.append("ct")
-            elif entry.elementwise is not None:
-                at = f"Like(m[{2 * number}], m[{2 * number + 1}])"
-                args.append(f"(ct if m is None else {at})")
-            else:
-                args.append(f"Like(m[{2 * number}], m[{2 * number + 1}])")
-        lines.append(f"        g = @rule{k}(ct, {', '.join(args)}{attrs})")
-        lines.append("        if g is None: g = zeros_like(ct)")
-        if safe:
-            lines.append("        g = without_nan(g, ct)")
-        at = f"m[{2 * k}], m[{2 * k + 1}]"
-        if entry.elementwise is not None:
-            lines.append(f"        if m is not None: g = conform(g, {at})")
-        else:
-            lines.append("        if type(g) is Scattered:")
-            lines.append(f"            scatter(g, grads, n{k}[1], {at})")
-            lines.append("        else:")
-            lines.append(
-                f"            if g.shape != m[{2 * k}] or g.dtype is not "
-                f"m[{2 * k + 1}]: g = conform(g, {at})"
-            )
-            lines.append(f"            s = n{k}[1]")
-            lines.append("            grads[s] = grads[s] + g if s in grads else g")
-            continue
-        lines.append(f"        s = n{k}[1]")
-        lines.append("        grads[s] = grads[s] + g if s in grads else g")
+        arguments = _rule_arguments(entry, k, rule)
+        lines.append(f"        g = @rule{k}(ct, {arguments}{attrs})")
+        lines.extend(_hand_on_text(entry, k, safe))
     lines.append("    return")
     return _compile(f"pull_{op.name}", lines, names)
+
+
+def _rule_arguments(entry: Entry, k: int, rule: Any) -> str:
+    """What a rule is given: saved arrays, types of those not read, None."""
+    count = len(entry.op.params)
+    loaded = names_loaded(rule)
+    code = getattr(rule, "__code__", None)
+    if code is not None and code.co_argcount < count + 2:
+        loaded = code = None  # it takes `*inputs`
+    args = []
+    for number in (OUT, *range(count)):
+        name = None if code is None else code.co_varnames[number + 2]
+        like = f"Like(m[{2 * number}], m[{2 * number + 1}])"
+        if number in entry.needs[k]:
+            args.append(_local(number))
+        elif loaded is not None and name not in loaded:
+            args.append("None")
+        elif number == OUT:
+            args.append("ct")
+        elif entry.elementwise is not None:
+            args.append(f"(ct if m is None else {like})")
+        else:
+            args.append(like)
+    return ", ".join(args)
+
+
+def _hand_on_text(entry: Entry, k: int, safe: bool) -> list[str]:
+    """Lines that fit the cotangent `g` of input `k`, and add it up."""
+    at = f"m[{2 * k}], m[{2 * k + 1}]"
+    add = [f"s = n{k}[1]", "grads[s] = grads[s] + g if s in grads else g"]
+    if entry.elementwise is not None:
+        lines = ["if g is None: g = zeros_like(ct)"]
+        if safe:
+            lines.append("g = without_nan(g, ct)")
+        lines.append(f"if m is not None: g = conform(g, {at})")
+        lines.extend(add)
+    else:
+        lines = [
+            f"if g is None: g = zeros({at})",
+            "if type(g) is Scattered:",
+            f"    scatter(g, grads, n{k}[1], {at})",
+            "else:",
+            f"    if g.shape != m[{2 * k}] or g.dtype is not m[{2 * k + 1}]:",
+            f"        g = conform(g, {at})",
+            *[f"    {line}" for line in add],
+        ]
+    return [f"        {line}" for line in lines]
 
 
 def _no_rule(*args: Any, **attrs: Any) -> None:

@@ -242,9 +242,7 @@ def names_loaded(rule: Any) -> set[str] | None:
         return None
     found: set[str] = set()
     for i in dis.get_instructions(rule):
-        if i.opname.startswith(
-            ("LOAD_FAST", "LOAD_CLOSURE", "LOAD_DEREF", "MAKE_CELL")
-        ):
+        if "LOAD_FAST" in i.opname or i.opname in ("LOAD_CLOSURE", "LOAD_DEREF"):
             found.update(i.argval if isinstance(i.argval, tuple) else (i.argval,))
     return found
 

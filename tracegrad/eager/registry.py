@@ -13,7 +13,7 @@ Where PyTorch's derivative differs from that of the op, `own_rules(op, [...])` g
 other rules (they are in `rules`).  A function whose zeros mean "not taken" (`where`,
 `masked_fill`) sets `extras_of(out._node).masks`, so that an infinite slope behind it
 gives 0.  Named results (`values, indices`) are made by `reductions.return_type`, views
-by ops that alias; in-place forms come with `inplace=True`, or by `in_place(self, f, ...)`.
+by ops that alias; in-place forms come with `inplace=True`, or by `in_place(x, f, ...)`.
 
 The name of the `grad_fn` is that of the op's entry (`grad=`), or is given to one result
 by `named(out, "TBackward0")`.  The digit is PyTorch's: it tells the overloads of one
