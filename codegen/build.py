@@ -74,6 +74,7 @@ class FunctionBuilder:
         self.lowering = ControlLowering(
             graph, context, self.namer, constants, lone, routine.pullback is not None
         )
+        self.lowering.arguments = set(graph.params)
         self.branches: list[tuple[Branch, ast.expr]] = []
         self.head: list[ast.stmt] = []
         self.lines: dict[int, Line] = {}
@@ -297,13 +298,21 @@ class FunctionBuilder:
         elif v.type.weak or (not v.type.shape and v in self.lowering.plan.producer):
             return made  # a scalar is immutable
         memory = self._memory(v)
-        own = memory in self.lowering.plan.producer and memory not in self._shared
+        own = self._is_made(memory) and memory not in self._shared
         self._shared.add(memory)
         if own and (memory is v or v.type.shape == memory.type.shape):
             return made
         if own and not self._repeats(v):
             return made
         return ast.Call(ast.Attribute(made, "copy", ast.Load()), [], [])
+
+    def _is_made(self, v: Value) -> bool:
+        """Whether the function makes the array, which is no argument's then."""
+        plan = self.lowering.plan
+        if v not in plan.producer:
+            return False
+        regions = self.routine.graph.nodes[plan.producer[v]].regions
+        return not regions or v in plan.fresh
 
     def _memory(self, v: Value) -> Value:
         plan, nodes = self.lowering.plan, self.routine.graph.nodes

@@ -7,6 +7,7 @@ carry has one variable: it is assigned before the loop, and again in every turn.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Sequence, Set
 from typing import Any
 
@@ -15,9 +16,9 @@ import numpy as np
 from tracegrad.codegen.control_jax import write_jax
 from tracegrad.codegen.lower import Line, Lowering
 from tracegrad.codegen.ownership import base_of, changing, updated_carries
-from tracegrad.codegen.plan import Body
+from tracegrad.codegen.plan import Body, last_named
 from tracegrad.codegen.template import literal, name, number
-from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.graph import FORWARD, Graph, Node, Value
 from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, undefined
 from tracegrad.ops.index import getitem
 
@@ -30,6 +31,7 @@ class ControlLowering(Lowering):
     Attributes:
         shared: value of any region of the function -> its variable.
         counters: the variables of loops that count.
+        arguments: parameters of the function, whose variables are its own.
         elements: variable of a list -> what one element of it is called.
         targets: value -> the variable that must hold it.
         skipped: placeholders that nothing reads.
@@ -43,6 +45,7 @@ class ControlLowering(Lowering):
         self.shared: dict[Value, str] = {}
         self.skipped: set[Value] = set()
         self.counters = Counters()
+        self.arguments: Set[Value] = frozenset()
         self.elements: dict[str, str] = {}
         super().__init__(*args, **kwargs)
 
@@ -103,6 +106,10 @@ class ControlLowering(Lowering):
     def preferred(self, v: Value) -> str:
         """The name that `v` would like to have."""
         return self._preferred(v)
+
+    def plural(self, variable: str) -> str:
+        """A name for the list of all values of a variable."""
+        return plural(variable)
 
     def variable_for(self, v: Value) -> str:
         """The variable for a new value."""
@@ -486,6 +493,8 @@ def carry_names(lower: ControlLowering, node: Node) -> list[str]:
     loop = Loop.of(node)
     at = lower.plan.producer[node.outputs[0]]
     names: list[str] = []
+    # JAX makes the list of all values after the loop, and needs the first one then.
+    listed = set() if lower.context.backend.mutable else set(node.attrs["saved"])
     for k, (param, start) in enumerate(zip(loop.carries, loop.starts, strict=True)):
         last = loop.last[k]
         target = lower.targets.get(last)
@@ -495,7 +504,9 @@ def carry_names(lower: ControlLowering, node: Node) -> list[str]:
         have = lower.variables.get(start)
         if target is not None:
             names.append(target)
-        elif have == wanted and _is_free(lower, node, start, at) and have not in names:
+            continue
+        free = have == wanted and k not in listed and have not in names
+        if free and _is_free(lower, node, start, at):
             names.append(wanted)
         else:
             names.append(lower.namer.claim(wanted))
@@ -505,15 +516,24 @@ def carry_names(lower: ControlLowering, node: Node) -> list[str]:
 def _is_free(lower: ControlLowering, node: Node, start: Value, at: int) -> bool:
     """Whether the variable of a first value may change from here on."""
     made = lower.plan.producer.get(start)
-    if made is None and start not in lower.carries:
+    if made is None and not _is_own(lower, node, start):
         return False
     if made is not None and lower.graph.nodes[made].phase != node.phase:
         return False
-    return node.inputs.count(start) == 1 and lower.plan.last.get(start, at) <= at
+    once = node.inputs.count(start) == 1
+    return once and last_named(start, lower.graph, lower.plan) <= at
+
+
+def _is_own(lower: ControlLowering, node: Node, v: Value) -> bool:
+    """Whether `v` is a carry, or an argument of the function that the node is in."""
+    if v in lower.carries:
+        return True
+    return v in lower.arguments and (node.phase == FORWARD or not lower.split)
 
 
 def plural(variable: str) -> str:
     """A name for the list of all values of a variable."""
+    variable = re.sub(r"_\d+$", "", variable)
     return f"all_{variable}" if variable.endswith("s") else f"{variable}s"
 
 

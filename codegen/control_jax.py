@@ -236,8 +236,7 @@ class _Loop:
             own = self.carries[kind]
         else:
             own = self.inner.variables.get(result, "row")
-        listed = f"all_{own}" if own.endswith("s") else f"{own}s"
-        variable = self.lower.namer.claim(output.hint or listed)
+        variable = self.lower.namer.claim(output.hint or self.lower.plural(own))
         self.lower.elements[variable] = own
         return variable
 

@@ -84,6 +84,7 @@ class Lowering:
         body: Body | None = None,
     ) -> None:
         self.graph = graph
+        self.split = split
         self.context = context
         self.namer = namer
         self.constants = constants

@@ -234,21 +234,21 @@ def _rebind(graph: Graph, plan: Plan, body: Body) -> dict[Value, int]:
         made = plan.producer.get(v)
         if made is None or v not in plan.roots or nexts.count(v) != 1:
             continue
-        read = _last_named(param, graph, plan)
+        read = last_named(param, graph, plan)
         if read <= made and _only_carries(graph.nodes[made], param, v):
             plan.rebound.add(param)
             changes[param] = made
     return changes
 
 
-def _last_named(v: Value, graph: Graph, plan: Plan) -> int:
+def last_named(v: Value, graph: Graph, plan: Plan) -> int:
     """Index of the last statement in which the variable of `v` stands."""
     found = len(graph.nodes) if v in graph.results else -1
     for i in plan.readers.get(v, ()):
         node = graph.nodes[i]
         found = max(found, i)
         if is_view(node) and node.outputs[0] not in plan.roots:
-            found = max(found, _last_named(node.outputs[0], graph, plan))
+            found = max(found, last_named(node.outputs[0], graph, plan))
     return found
 
 

@@ -1,0 +1,65 @@
+"""The emitted source of branches and loops reads as by hand."""
+
+import numpy as np
+from control.programs import X, Y
+
+import tracegrad as tg
+
+
+def body(source) -> str:
+    """The main function without comments."""
+    lines = str(source).partition("\ndef ")[2].splitlines()[1:]
+    kept = [line.partition("  #")[0] for line in lines if line.strip()]
+    return "\n".join([k for k in kept if k.strip() and k.strip()[0] != "#"])
+
+
+def test_recurrent_cell() -> None:
+    def cell(state, w, inputs):
+        def step(state, row):
+            state = np.tanh(state @ w + row)
+            return state, None
+
+        state, _ = tg.scan(step, state, inputs)
+        return np.sum(state**2)
+
+    w = np.array([[0.1, 0.2], [0.3, 0.4]])
+    source = tg.grad(cell, argnums=(0, 1)).source(X, w, Y)
+    assert (
+        body(source)
+        == """\
+    m = inputs.shape[0]
+    states = [state]
+    for t in range(m):
+        state = np.tanh(state @ w + inputs[t])
+        states.append(state)
+    d_state = 2.0 * state
+    d_w = np.zeros_like(w)
+    for t in reversed(range(m)):
+        state_2 = states[t + 1]
+        d_product = d_state * (1.0 - state_2 * state_2)
+        d_state = w @ d_product
+        d_w += states[t][:, None] * d_product
+    return d_state, d_w"""
+    )
+
+
+def test_while() -> None:
+    def grow(y):
+        return tg.while_loop(lambda y: y < 1000.0, lambda y: y * np.sqrt(y), y)
+
+    assert (
+        body(tg.grad(grow).source(3.0))
+        == """\
+    sqrt_ys = []
+    ys = [y]
+    while y < 1000.0:
+        sqrt_y = np.sqrt(y)
+        y = y * sqrt_y
+        sqrt_ys.append(sqrt_y)
+        ys.append(y)
+    d_y = 1.0
+    for t in reversed(range(len(ys) - 1)):
+        sqrt_y_2 = sqrt_ys[t]
+        d_y = d_y * sqrt_y_2 + 0.5 * d_y * ys[t] / sqrt_y_2
+    return d_y"""
+    )
