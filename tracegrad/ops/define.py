@@ -298,16 +298,14 @@ def op(
         made.helper = helper
         made.noun = noun or made.name
         made.operator = operator
-        made.cheap = cheap
-        made.finite = finite
+        made.cheap, made.finite = cheap, finite
         made.linear = linear
         made.batch_rule = batch
         made.spelling = spelling or made.spelling
         OPS[made.name] = made
         if operator is not None:
             OPERATORS[operator] = made
-        STANDS_FOR[made] = made
-        accept(*accepts, methods=methods)(made)
+        made.accept(*accepts, methods=methods)(made)
         return made
 
     return make
