@@ -13,7 +13,6 @@ from typing import Any
 from tracegrad.ops import elementary, gammas
 from tracegrad.ops.define import accept
 from tracegrad.ops.distributions import (
-    called,
     exp,
     expm1,
     gammaln,
@@ -25,7 +24,7 @@ from tracegrad.ops.distributions import (
     xlog1py,
     xlogy,
 )
-from tracegrad.ops.record import dtype_of, less, offset
+from tracegrad.ops.record import called, dtype_of, less, offset
 from tracegrad.ops.select import floor, maximum, where
 
 _INF = math.inf

@@ -19,7 +19,15 @@ import numpy as np
 from tracegrad.ops import elementary, gammas, special, students, trigonometry
 from tracegrad.ops.cast import astype
 from tracegrad.ops.define import accept
-from tracegrad.ops.record import Ref, as_operand, constant_of, dtype_of, less, offset
+from tracegrad.ops.record import (
+    Ref,
+    as_operand,
+    called,
+    constant_of,
+    dtype_of,
+    less,
+    offset,
+)
 from tracegrad.ops.select import clip, maximum, where
 
 _INF = math.inf
@@ -77,13 +85,6 @@ def is_number(x: Any, value: float) -> bool:
     """Whether `x` is a known scalar of this value."""
     known = constant_of(x)
     return known is not None and known == value
-
-
-def called(x: Any, name: str) -> Any:
-    """`x`, with a proposal for its name in the emitted source."""
-    if isinstance(x, Ref) and x.value.hint is None:
-        x.value.hint = name
-    return x
 
 
 def standardised(x: Any, loc: Any, scale: Any) -> Any:

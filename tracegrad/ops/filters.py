@@ -89,7 +89,12 @@ _CONVOLUTIONS = (
 _IN_PLANES = tuple([s for s in _CONVOLUTIONS if len(s.arrays[0].shape) == 2])
 
 
-@op(infer=_infer_convolve, spelling="scipy.signal.convolve", samples=_CONVOLUTIONS)
+@op(
+    infer=_infer_convolve,
+    spelling="scipy.signal.convolve",
+    noun="convolved",
+    samples=_CONVOLUTIONS,
+)
 def convolve_nd(a, v, *, mode="full", method="auto"):
     """Convolution along all axes."""
     return signal.convolve(a, v, mode=mode, method=method)
@@ -100,7 +105,12 @@ def _(ct, y, a, v, **attrs):
     return _pull(convolve_nd, ct, a, v, attrs)
 
 
-@op(infer=_infer_convolve, spelling="scipy.signal.fftconvolve", samples=_CONVOLUTIONS)
+@op(
+    infer=_infer_convolve,
+    spelling="scipy.signal.fftconvolve",
+    noun="convolved",
+    samples=_CONVOLUTIONS,
+)
 def fftconvolve(a, v, *, mode="full"):
     """Convolution along all axes by Fourier transforms."""
     return signal.fftconvolve(a, v, mode=mode)
@@ -111,7 +121,12 @@ def _(ct, y, a, v, **attrs):
     return _pull(fftconvolve, ct, a, v, attrs)
 
 
-@op(infer=_infer_convolve, spelling="scipy.signal.convolve2d", samples=_IN_PLANES)
+@op(
+    infer=_infer_convolve,
+    spelling="scipy.signal.convolve2d",
+    noun="convolved",
+    samples=_IN_PLANES,
+)
 def convolve2d(a, v, *, mode="full"):
     """Convolution of two matrices."""
     return signal.convolve2d(a, v, mode=mode)
@@ -122,7 +137,12 @@ def _(ct, y, a, v, **attrs):
     return _pull(convolve2d, ct, a, v, attrs)
 
 
-@op(infer=_infer_convolve, spelling="scipy.signal.correlate", samples=_CONVOLUTIONS)
+@op(
+    infer=_infer_convolve,
+    spelling="scipy.signal.correlate",
+    noun="correlated",
+    samples=_CONVOLUTIONS,
+)
 def correlate_nd(a, v, *, mode="full", method="auto"):
     """Correlation along all axes: convolution with `v.conj()` in reverse order."""
     return signal.correlate(a, v, mode=mode, method=method)

@@ -15,7 +15,14 @@ from tracegrad.ops.filters import convolve_nd, correlate_nd
 from tracegrad.ops.index import getitem, read
 from tracegrad.ops.infer import like_first, refuse, shape_text
 from tracegrad.ops.library import Library
-from tracegrad.ops.record import as_array, constant_of, dtype_of, ndim_of, shape_of
+from tracegrad.ops.record import (
+    as_array,
+    called,
+    constant_of,
+    dtype_of,
+    ndim_of,
+    shape_of,
+)
 from tracegrad.ops.sample import arg
 from tracegrad.ops.select import clip, floor, minimum, where
 
@@ -221,18 +228,20 @@ def _(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *, axes=N
 # ---------------------------------------------------------------------- interpolation
 def _corners(x: Any, points: list) -> Any:
     """The sum over the corners of the cell that each point is in."""
-    # The last point is the end of a cell: its slope is that from inside.
-    sizes = [max(n, 2) if type(n) is int else n for n in shape_of(x)]
-    lower = [minimum(floor(p), n - 2) for p, n in zip(points, sizes, strict=True)]
+    places, shares = [], []
+    for p, n in zip(points, shape_of(x), strict=True):
+        # The last point is the end of a cell: its slope is that from inside.
+        last = max(n, 2) - 2 if type(n) is int else n - 2
+        low = astype(minimum(floor(p), last), dtype=np.dtype(np.intp))
+        share = called(p - low, "share")
+        places.append((called(low, "low"), low if n == 1 else called(low + 1, "high")))
+        shares.append((called(1.0 - share, "rest"), share))
     total = None
     for corner in itertools.product((0, 1), repeat=len(points)):
-        weight, index = None, []
-        for bit, p, low, n in zip(corner, points, lower, shape_of(x), strict=True):
-            share = p - low if bit else 1.0 - (p - low)
-            weight = share if weight is None else weight * share
-            place = low + bit if bit and n != 1 else low
-            index.append(astype(place, dtype=np.dtype(np.intp)))
-        term = weight * read(x, tuple(index))
+        index = tuple([place[bit] for place, bit in zip(places, corner, strict=True)])
+        term = read(x, index)
+        for share, bit in zip(shares, corner, strict=True):
+            term = share[bit] * term
         total = term if total is None else total + term
     return total
 
@@ -259,6 +268,7 @@ def _(
     for row, n in zip(rows, shape_of(x), strict=True):
         within = (row >= 0) & (row <= n - 1)
         inside = within if inside is None else inside & within
+    inside = called(inside, "inside")
     limited = [clip(row, 0, n - 1) for row, n in zip(rows, shape_of(x), strict=True)]
     if order == 1:
         out = _corners(x, limited)

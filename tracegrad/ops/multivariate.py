@@ -9,12 +9,12 @@ import numpy as np
 
 from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ops.define import ACCEPT, accept
-from tracegrad.ops.distributions import called, exp, gammaln, lifted, xlogy
+from tracegrad.ops.distributions import exp, gammaln, lifted, xlogy
 from tracegrad.ops.index import drop_axes, expand_dims
 from tracegrad.ops.infer import refuse, same_size, shape_text
 from tracegrad.ops.join import concatenate
 from tracegrad.ops.linalg import slogdet, solve
-from tracegrad.ops.record import as_array, less, ndim_of, shape_of
+from tracegrad.ops.record import as_array, called, less, ndim_of, shape_of
 from tracegrad.ops.reduce import sum
 from tracegrad.ops.shape import swap_last, to_shape
 
@@ -77,8 +77,11 @@ def _squeezed(x: Any) -> Any:
 def _log_of_normal(name: str, x: Any, mean: Any, cov: Any, allow_singular: Any) -> Any:
     refuse(name, allow_singular=allow_singular or None)
     rows, cov, size = _normal(x, mean, cov, name)
-    distance = sum(rows * _solved(cov, rows), axis=ndim_of(rows) - 1)
-    _, log_det = slogdet(cov)
+    solved = called(_solved(cov, rows), "solved")
+    distance = called(sum(rows * solved, axis=ndim_of(rows) - 1), "distance")
+    sign, log_det = slogdet(cov)
+    called(sign, "sign")
+    called(log_det, "log_det")
     return _squeezed(-0.5 * (distance + log_det + size * _LOG_TWO_PI))
 
 

@@ -59,16 +59,16 @@ def _(y, x=None, dx=1.0, axis=-1, initial=None):
     return concatenate(zeros_like(_part(out, axis, None, 1)), out, axis=axis)
 
 
-def _simpson(y: Any, step: Any, widths: Any, axis: int) -> Any:
-    """Simpson's rule for an odd number of points."""
-    first = _part(y, axis, None, -2, 2)
-    middle = _part(y, axis, 1, -1, 2)
-    last = _part(y, axis, 2, None, 2)
+def _simpson(y: Any, step: Any, widths: Any, axis: int, but: int) -> Any:
+    """Simpson's rule for an odd number of points, all `but` the last ones."""
+    first = _part(y, axis, None, -2 - but, 2)
+    middle = _part(y, axis, 1, -1 - but, 2)
+    last = _part(y, axis, 2, -but or None, 2)
     if widths is None:
         return step / 3.0 * reduce_sum(first + 4.0 * middle + last, axis=axis)
     along_widths = axis - ndim_of(y) + ndim_of(widths)
-    left = _part(widths, along_widths, None, None, 2)
-    right = _part(widths, along_widths, 1, None, 2)
+    left = _part(widths, along_widths, None, -but or None, 2)
+    right = _part(widths, along_widths, 1, -but or None, 2)
     both = left + right
     terms = (
         first * (2.0 - right / left)
@@ -94,7 +94,7 @@ def _(y, x=None, *, dx=1.0, axis=-1):
         )
     widths = None if x is None else _widths(y, x, axis)
     if n % 2:
-        return _simpson(y, step, widths, axis)
+        return _simpson(y, step, widths, axis, 0)
     # The last interval by the parabola through the last three points (Cartwright).
     if widths is None:
         left = right = step
@@ -112,5 +112,4 @@ def _(y, x=None, *, dx=1.0, axis=-1):
     )
     end = weights[0] * _at(y, axis, -1) + weights[1] * _at(y, axis, -2)
     end = end - weights[2] * _at(y, axis, -3)
-    inner = None if widths is None else _part(widths, place, None, -1)
-    return _simpson(_part(y, axis, None, -1), step, inner, axis) + end
+    return _simpson(y, step, widths, axis, 1) + end

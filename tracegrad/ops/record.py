@@ -281,6 +281,13 @@ def offset(x: Any, by: float) -> Any:
     return x + by if by > 0 else x - -by
 
 
+def called(x: Any, name: str) -> Any:
+    """`x`, with a proposal for its name in the emitted source."""
+    if isinstance(x, Ref) and x.value.hint is None:
+        x.value.hint = name
+    return x
+
+
 def less(x: Any, *terms: Any) -> Any:
     """`x` less all terms, the numbers among them added up first."""
     known = [constant_of(term) for term in terms]

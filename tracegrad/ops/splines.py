@@ -17,7 +17,7 @@ from tracegrad.ops.define import accept, op
 from tracegrad.ops.infer import canonical_axis, refuse, same_size, shape_text
 from tracegrad.ops.interpolate import _piece, _read, interp
 from tracegrad.ops.library import Library
-from tracegrad.ops.product import tensordot
+from tracegrad.ops.product import matmul, tensordot
 from tracegrad.ops.record import (
     Returned,
     as_array,
@@ -29,6 +29,7 @@ from tracegrad.ops.record import (
 )
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, call, data
+from tracegrad.ops.shape import permute
 
 interpolate = Library("scipy.interpolate")
 
@@ -62,8 +63,11 @@ _OF_KNOTS = no_slope("scipy.interpolate.CubicSpline", "the points x")
 
 def _of_values(ct, out, t, x, y, **attrs):
     # The spline is linear in its values: each is the weight of a spline of its own.
+    basis = spline_basis(t, x, **attrs)
+    if ndim_of(t) == 1 and ndim_of(ct) < 3:
+        return matmul(permute(basis, (1, 0)), ct)
     axes = tuple(range(ndim_of(t)))
-    return tensordot(spline_basis(t, x, **attrs), ct, axes=(axes, axes))
+    return tensordot(basis, ct, axes=(axes, axes))
 
 
 def _of_point(ct, out, t, x, y, *, nu, **attrs):
@@ -111,6 +115,10 @@ def cubic_spline(t, x, y, *, bc_type="not-a-knot", nu=0, extrapolate=None):
 )
 def spline_basis(t, x, *, bc_type="not-a-knot", nu=0, extrapolate=None):
     """The splines at `t` that are 1 at one of the points `x` and 0 at all others."""
+    if nu == 0:
+        return interpolate.CubicSpline(
+            x, xp.eye(len(x)), bc_type=bc_type, extrapolate=extrapolate
+        )(t)
     return interpolate.CubicSpline(
         x, xp.eye(len(x)), bc_type=bc_type, extrapolate=extrapolate
     )(t, nu)
