@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tracegrad.errors import ConversionError, UntracedBranch
+import tracegrad as tg
+from tracegrad.errors import ControlFlowError, ConversionError, UntracedBranch
 from tracegrad.ir.graph import Graph
 from tracegrad.ops.evaluate import evaluate
 from tracegrad.trace import demand
@@ -131,4 +132,17 @@ def test_float_is_not_swapped_where_it_is_a_type(traced) -> None:
         return float(x[0])
 
     with pytest.raises(ConversionError, match="a Python float"):
+        traced(f, X)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: tg.fori_loop(0, 3, lambda i, v: v * 2 if v > 1 else v, x[0]),
+        lambda x: tg.cond(x[0] > 0, lambda v: v * 2 if v > 1 else v, np.sin, x[0]),
+        lambda x: tg.cond(x[0] > 0, lambda v: v * int(v), lambda v: v, x[0]),
+    ],
+)
+def test_values_inside_of_a_body(traced, f) -> None:
+    with pytest.raises(ControlFlowError, match="inside of the body of a loop"):
         traced(f, X)

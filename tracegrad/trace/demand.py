@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracegrad.errors import ControlFlowError
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.types import Dim
 from tracegrad.ops.control_guard import guard
 from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.record import Ref
+from tracegrad.trace.buffers import DEPTH
 
 if TYPE_CHECKING:
     from tracegrad.trace.session import Session
@@ -70,8 +72,25 @@ class Demand:
             waiting.pop()
         return data[value]
 
-    def shown(self, value: Value) -> Any:
-        """The data, for a text: the program itself will not make that text."""
+    def _many_values(self) -> ControlFlowError:
+        """The error for what has another value in each turn of a loop."""
+        return ControlFlowError(
+            "Python asked for a value inside of the body of a loop or a branch, which "
+            "runs many times or not at all",
+            op="if, while, bool() or int()",
+            at=self.session.place(),
+            fix="use np.where, or tg.cond and tg.while_loop inside of it",
+        )
+
+    def shown(self, value: Value, otherwise: str) -> Any:
+        """The data, for a text: the program itself will not make that text.
+
+        Args:
+            value: what is printed.
+            otherwise: what to print of a value that is not known.
+        """
+        if self.session.values is None or DEPTH.bodies:
+            return otherwise
         if not self._warned:
             self._warned = True
             place = self.session.place()
@@ -80,7 +99,7 @@ class Demand:
                 "that is traced only, with its value"
                 + (f" ({place.where}: {place.text})" if place else ""),
                 TraceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return self.value(value)
 
@@ -95,6 +114,8 @@ class Demand:
         key = self.number(value), kind
         if key in self._decided:
             return self._decided[key]
+        if DEPTH.bodies:
+            raise self._many_values()
         outcome = kind(self.value(value))
         self._decided[key] = outcome
         session = self.session

@@ -387,9 +387,7 @@ class Proxy(Handle):
         """The elements as nested lists, of the numbers that `item` gives."""
         if session_of(self).is_concrete(current(self)):
             return np.asarray(_data(self)).tolist()
-        if not self.value.type.shape:
-            return self.item()
-        return [row.tolist() for row in self]
+        return [row.tolist() for row in self] if self.ndim else self.item()
 
     def __copy__(self) -> Any:
         return _Method(self, "copy")()
@@ -406,10 +404,9 @@ def _shown(x: Proxy) -> Any:
     session: Session = x.builder.session  # type: ignore[attr-defined]
     if ACTIVE.session is not session:
         return repr(x)
-    value = current(x)
-    if session.is_concrete(value):
+    if session.is_concrete(current(x)):
         return _data(x)
-    return repr(x) if session.values is None else session.demand.shown(value)
+    return session.demand.shown(current(x), repr(x))
 
 
 class _Method:

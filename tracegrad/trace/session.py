@@ -33,6 +33,7 @@ from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.infer import shape_text
 from tracegrad.ops.masks import true_count
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.trace.buffers import DEPTH
 from tracegrad.trace.demand import Demand
 from tracegrad.trace.frames import Locator, calling_line
 
@@ -417,7 +418,7 @@ class Session:
         value = mask.value
         if self.is_concrete(value):
             return int(np.count_nonzero(self.ask(value)))
-        if self.counting.how == "refuse":
+        if self.counting.how == "refuse" or DEPTH.bodies:
             raise ControlFlowError(
                 f"the size of x[mask] depends on the values of a traced mask of shape "
                 f"{shape_text(value.type.shape)}",
