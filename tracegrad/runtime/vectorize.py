@@ -127,7 +127,8 @@ class _Mapped:
                 "give one entry for each argument, or one int for all",
             )
         axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
-        names = self._names(args)
+        slots = self.binder.slots(args, kwargs)
+        names = [slot.where for slot in slots if slot.positional][: len(args)]
         given = tuple(
             [call.enter(x, a, n) for x, a, n in zip(args, axes, names, strict=True)]
         )
@@ -148,10 +149,6 @@ class _Mapped:
             return self._leave(builder, value, self.out_axes, known, size, "result")
 
         return inline(self.binder.function, given, named, transform)
-
-    def _names(self, args: tuple) -> list[str]:
-        slots = self.binder.slots(args, {}) if args else []
-        return [slot.where for slot in slots][: len(args)]
 
     def error(self, what: str, fix: str, cls: type = ArgumentError) -> Exception:
         """An error of the four-line form."""
