@@ -44,7 +44,7 @@ _VALUES_ARE_CONSTANT = no_slope("scipy.sparse", "the values of a sparse matrix")
 
 
 @op(
-    infer=lambda v, i, p, x, *, shape: _infer(*shape, v, x),
+    infer=lambda v, i, p, x, *, shape: _infer(shape[0], shape[1], v, x),
     vjp=[
         _VALUES_ARE_CONSTANT,
         None,
@@ -63,11 +63,10 @@ def sparse_matmul(values, indices, indptr, x, *, shape):
 
 @sparse_matmul.body("jax")
 def _(values, indices, indptr, x, *, shape):
-    rows = xp.repeat(
-        xp.arange(shape[0]), xp.diff(indptr), total_repeat_length=len(values)
-    )
+    rows = xp.searchsorted(indptr, xp.arange(len(values)), side="right") - 1
     terms = (values * x[indices].T).T
-    return xp.zeros((shape[0], *x.shape[1:]), terms.dtype).at[rows].add(terms)
+    zeros = xp.zeros((shape[0], *x.shape[1:]), terms.dtype)
+    return zeros.at[rows].add(terms)  # type: ignore[attr-defined]
 
 
 @op(
@@ -90,11 +89,10 @@ def sparse_rmatmul(values, indices, indptr, x, *, shape):
 
 @sparse_rmatmul.body("jax")
 def _(values, indices, indptr, x, *, shape):
-    rows = xp.repeat(
-        xp.arange(shape[0]), xp.diff(indptr), total_repeat_length=len(values)
-    )
+    rows = xp.searchsorted(indptr, xp.arange(len(values)), side="right") - 1
     terms = (values * x[rows].T).T
-    return xp.zeros((shape[1], *x.shape[1:]), terms.dtype).at[indices].add(terms)
+    zeros = xp.zeros((shape[1], *x.shape[1:]), terms.dtype)
+    return zeros.at[indices].add(terms)  # type: ignore[attr-defined]
 
 
 def is_sparse(x: Any) -> bool:

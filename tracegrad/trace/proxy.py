@@ -8,7 +8,6 @@ another raises an error that names the user's line and a way out.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ from tracegrad.ops.index import getitem, read, subscript
 from tracegrad.ops.infer import broadcast_shapes, result_dtype
 from tracegrad.ops.record import Ref, as_operand, type_of
 from tracegrad.ops.scatter import choose, scatter_add, write
-from tracegrad.ops.sparse import is_sparse, is_sparse_matrix, product_with_sparse
+from tracegrad.ops.sparse import is_sparse
 from tracegrad.trace.boundary import (
     enter,
     holds_handles,
@@ -52,6 +51,7 @@ from tracegrad.trace.numpy_api import (
 )
 from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.sizes import Size, user_shape
+from tracegrad.trace.sparse import asked_by_sparse, with_sparse
 
 _PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
 _OPERAND_TYPES = (
@@ -71,29 +71,11 @@ def _takes(x: Any) -> bool:
     return isinstance(x, Ref) or type(x) is Size or isinstance(x, _OPERAND_TYPES)
 
 
-def _with_sparse(session: Session, name: str, a: Any, b: Any, other: Any) -> Any:
-    """The product with a constant matrix of `scipy.sparse`.
-
-    Raises:
-        UnsupportedError: for another operator.
-    """
-    if name == "__matmul__" or (name == "__mul__" and is_sparse_matrix(other)):
-        return enter(session, product_with_sparse, (a, b), name="@")
-    session.locate()
-    raise UnsupportedError(
-        f"{_SYMBOLS[name]} of a sparse {type(other).__name__} and a traced value is "
-        "not supported",
-        op=_SYMBOLS[name],
-        at=session.place(),
-        fix="use A @ x, or the dense A.toarray()",
-    )
-
-
 def _binary(name: str) -> Callable:
     def forward(self: Proxy, other: Any) -> Any:
         if not _takes(other):
             if is_sparse(other):
-                return _with_sparse(session_of(self), name, self, other, other)
+                return with_sparse(session_of(self), _SYMBOLS[name], self, other, other)
             return NotImplemented
         return enter(
             session_of(self), _operate, (name, self, other), name=_SYMBOLS[name]
@@ -106,7 +88,7 @@ def _reflected(name: str) -> Callable:
     def backward(self: Proxy, other: Any) -> Any:
         if not _takes(other):
             if is_sparse(other):
-                return _with_sparse(session_of(self), name, other, self, other)
+                return with_sparse(session_of(self), _SYMBOLS[name], other, self, other)
             return NotImplemented
         return enter(
             session_of(self), _operate, (name, other, self), name=_SYMBOLS[name]
@@ -172,12 +154,6 @@ def _add_into_view(handle: Handle, name: str, value: Any) -> bool:
     return True
 
 
-def _asked_by_sparse(depth: int) -> bool:
-    """Whether the caller's caller is SciPy's dispatch of operators on sparse arrays."""
-    name = sys._getframe(depth + 1).f_globals.get("__name__")
-    return type(name) is str and name.startswith("scipy.sparse.")
-
-
 class Proxy(Handle):
     """A traced array, or a traced Python number (whose type is weak)."""
 
@@ -187,7 +163,7 @@ class Proxy(Handle):
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """What NumPy would have here, so that `isinstance` in user code holds."""
-        if _asked_by_sparse(1):
+        if asked_by_sparse(1):
             return Proxy
         t = self.value.type
         if t.weak:
@@ -325,7 +301,7 @@ class Proxy(Handle):
 
     # ----------------------------------------------- values, where there are some
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if _asked_by_sparse(1):
+        if asked_by_sparse(1):
             # A 0-d object array says: leave the operator to the other operand.
             return np.array(None, dtype=object)
         data = np.asarray(_data(self, "a plain array"), dtype=dtype)
