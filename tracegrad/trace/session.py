@@ -198,6 +198,7 @@ class Session:
             ]
         )
         self.known: dict[Value, Any] = {}
+        self._varying: dict[Value, bool] = {}
         self.locator = Locator(base, met)
         self.array = array
         self.demand = Demand(self)
@@ -339,22 +340,42 @@ class Session:
         Raises:
             Restart: then.
         """
+        if self._varies(value):
+            return
         leaves: set[Value] = set()
         axes: set[tuple[Value, int]] = set()
-        fixable = True
         for v in self.sources(value):
             node = self.builder.producers.get(v)
             if node is not None and node.op is dim:
                 axes |= self.axes_of(node.attrs["size"])
-                fixable = fixable and not self.is_counted(node.attrs["size"])
-            elif v in self.soft or (
-                v.type.weak and v.type.kind == "i" and v in self.params
-            ):
-                leaves.add(v)
             elif not self.is_concrete(v):
-                fixable = False
-        if fixable and (leaves or axes):
+                leaves.add(v)
+        if leaves or axes:
             raise Restart(leaves, axes)
+
+    def _varies(self, value: Value) -> bool:
+        """Whether a value depends on what cannot be static; each node is asked once."""
+        known, producers = self._varying, self.builder.producers
+        waiting = [value]
+        while waiting:
+            v = waiting[-1]
+            node = producers.get(v)
+            if v in known:
+                waiting.pop()
+            elif node is None or not node.inputs:
+                known[v] = not self._may_be_static(v, node)
+            else:
+                missing = [u for u in node.inputs if u not in known]
+                waiting.extend(missing)
+                if not missing:
+                    known[v] = any(known[u] for u in node.inputs)
+        return known[value]
+
+    def _may_be_static(self, v: Value, node: Node | None) -> bool:
+        if node is not None and node.op is dim:
+            return not self.is_counted(node.attrs["size"])
+        number = v.type.weak and v.type.kind == "i" and v in self.params
+        return number or v in self.soft or self.is_concrete(v)
 
     def axes_of(self, size: Size) -> set[tuple[Value, int]]:
         """The parameters' axes that a symbolic size is read from."""
