@@ -306,8 +306,8 @@ def _(ct, y, x, *, kth, axis):
     if ndim_of(x) == 1:
         ordered = getitem(ct, place, index=(ARRAY,))
         return Scattered(ordered, (source,), (ARRAY,), True)
-    ordered = take_along_axis(ct, place, axis=axis)
-    return take_along_axis(ordered, argsort(source, axis=axis), axis=axis)
+    moved = take_along_axis(place, argsort(source, axis=axis), axis=axis)
+    return take_along_axis(ct, moved, axis=axis)
 
 
 @op(

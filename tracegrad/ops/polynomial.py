@@ -18,6 +18,7 @@ from tracegrad.ops.infer import refuse, result_dtype, same_size
 from tracegrad.ops.join import concatenate, stack
 from tracegrad.ops.norm import norm
 from tracegrad.ops.product import matmul, swap_last
+from tracegrad.ops.rearrange import pad
 from tracegrad.ops.record import as_array, as_operand, dtype_of, ndim_of, shape_of
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, call, data
@@ -296,12 +297,12 @@ def _(ct, c, x, y, *, deg):
     if deg == 0:
         return None, of_y
     back = matmul(inverse, of_y)
-    slope = _derivative(c)
-    lower = vander(x, n=deg)
+    # The slope of each power at each point; that of the last, a constant, is 0.
+    slopes = vander(x, n=deg) * np.arange(deg, 0.0, -1.0)
+    slopes = pad(slopes, pad_width=((0, 0), (0, 1)))
     rest = y - matmul(powers, c)
-    # The slope of the fit at each point, and of what is left to fit.
-    by_back = rest * matmul(lower, _derivative(back)) - of_y * matmul(lower, slope)
-    return (reduce_sum(by_back, axis=1) if ndim_of(y) > 1 else by_back), of_y
+    of_x = rest * matmul(slopes, back) - of_y * matmul(slopes, c)
+    return (reduce_sum(of_x, axis=1) if ndim_of(y) > 1 else of_x), of_y
 
 
 def _derivative(p: Any) -> Any:
