@@ -97,7 +97,8 @@ def _(values, indices, indptr, x, *, shape):
 
 def is_sparse(x: Any) -> bool:
     """Whether `x` is an array or a matrix of `scipy.sparse`."""
-    return type(x).__module__.startswith("scipy.sparse")
+    module = getattr(type(x), "__module__", None)
+    return type(module) is str and module.startswith("scipy.sparse")
 
 
 def is_sparse_matrix(x: Any) -> bool:

@@ -23,11 +23,17 @@ _PARAMETERS = {"multivariate_normal": ("mean", "cov"), "dirichlet": ("alpha",)}
 _NAMES: dict[int, tuple[str, Any]] = {}
 
 
+def module_of(cls: type) -> str:
+    """The module that a class says it is from; some say nothing, or no string."""
+    found = getattr(cls, "__module__", None)
+    return found if type(found) is str else ""
+
+
 def _name_of(distribution: Any) -> str | None:
     """The name of a distribution in `scipy.stats`."""
     if not _NAMES:
         for name, value in vars(sys.modules["scipy.stats"]).items():
-            if type(value).__module__.startswith("scipy.stats"):
+            if module_of(type(value)).startswith("scipy.stats"):
                 _NAMES[id(value)] = (name, value)
     known = _NAMES.get(id(distribution))
     return None if known is None else known[0]
@@ -35,12 +41,13 @@ def _name_of(distribution: Any) -> str | None:
 
 def stand_in_of(x: Any) -> Distribution | Frozen | Ready | None:
     """The stand-in for an object of SciPy; None for anything else."""
-    if type(x).__module__.startswith("scipy.interpolate"):
+    module = module_of(type(x))
+    if module.startswith("scipy.interpolate"):
         for cls in type(x).__mro__:
             make = ACCEPT.get(f"scipy.interpolate:{cls.__name__}()")
             if make is not None:
                 return Ready(x, make)
-    if not type(x).__module__.startswith("scipy.stats"):
+    if not module.startswith("scipy.stats"):
         return None
     if "scipy.stats" not in sys.modules:
         return None  # SciPy is being imported

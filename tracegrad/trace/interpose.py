@@ -22,7 +22,13 @@ from tracegrad.ops.cast import python_float, to_float
 from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.callbacks import call_vectorized
-from tracegrad.trace.distributions import Distribution, Frozen, Ready, stand_in_of
+from tracegrad.trace.distributions import (
+    Distribution,
+    Frozen,
+    Ready,
+    module_of,
+    stand_in_of,
+)
 from tracegrad.trace.numpy_api import (
     accepted,
     call_function,
@@ -175,7 +181,7 @@ def stand_in(x: Any) -> Any:
     ):
         made = Function(x)
     elif isinstance(x, type):
-        if x.__module__.startswith("scipy.") and accepted(x) is not None:
+        if module_of(x).startswith("scipy.") and accepted(x) is not None:
             made = Function(x)
     else:
         made = stand_in_of(x)
