@@ -12,10 +12,12 @@ from tracegrad.eager import (  # noqa: F401
     arithmetic,
     autograd,
     creation,
+    format,
     indexing,
     nn,
     reductions,
     shapes,
+    statistics,
 )
 from tracegrad.eager.dtypes import NAMES as _DTYPES
 from tracegrad.eager.dtypes import (
