@@ -137,8 +137,8 @@ def cofactors(x):
     """Gradient of `det(x)`: det(x) * inv(x).T, right also where `x` is singular."""
     try:
         inverse = xp.linalg.inv(x)
-        sizes = abs(x).sum((-2, -1)) * abs(inverse).sum((-2, -1))
-        if (sizes * xp.finfo(inverse.dtype).eps ** 0.5 < 1.0).all():
+        sizes = [xp.linalg.norm(m, axis=(-2, -1)) for m in (x, inverse)]
+        if (sizes[0] * sizes[1] * xp.finfo(inverse.dtype).eps ** 0.5 < 1.0).all():
             return xp.linalg.det(x)[..., None, None] * inverse.mT
     except xp.linalg.LinAlgError:
         pass

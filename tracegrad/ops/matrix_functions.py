@@ -20,7 +20,13 @@ from tracegrad.ops.create import zeros_like
 from tracegrad.ops.decompositions import at_least
 from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import getitem
-from tracegrad.ops.infer import refuse, result_dtype, same_size, shape_text
+from tracegrad.ops.infer import (
+    broadcast_shapes,
+    refuse,
+    result_dtype,
+    same_size,
+    shape_text,
+)
 from tracegrad.ops.join import concatenate
 from tracegrad.ops.library import linalg
 from tracegrad.ops.linalg import (
@@ -154,6 +160,7 @@ _POSITIVE = arg(3, 3).shifted(4.0)
     infer=_like_square,
     vjp=[_slope_of_logm],
     spelling="scipy.linalg.logm",
+    batch=Batch.MATRIX,
     samples=[
         _POSITIVE.with_(),
         arg(2, 2, dtype="complex128").shifted(4.0).with_(),
@@ -203,6 +210,7 @@ def _slope_of_sqrtm(ct, y, x):
     vjp=[_slope_of_sqrtm],
     spelling="scipy.linalg.sqrtm",
     noun="root",
+    batch=Batch.MATRIX,
     samples=[
         arg("n", "n").shifted(4.0).with_(),
         arg(2, 2, dtype="complex128").shifted(4.0).with_(),
@@ -250,13 +258,15 @@ def _infer_sylvester(a: ArrayType, b: ArrayType, q: ArrayType) -> ArrayType:
             f"cannot be q of shape {shape_text(q.shape)}",
             fix="give q the rows of a and the columns of b",
         )
-    return ArrayType(q.shape, inexact(a, b, q))
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
+    return ArrayType((*batch, *q.shape[-2:]), inexact(a, b, q))
 
 
 @op(
     infer=_infer_sylvester,
     spelling="scipy.linalg.solve_sylvester",
     noun="solution",
+    batch=Batch.MATRIX,
     samples=[
         call(_POSITIVE, arg(2, 2).shifted(4.0), arg(3, 2)),
         call(arg(2, 3, 3).shifted(4.0), arg(2, 2, 2).shifted(4.0), arg(2, 3, 2)),

@@ -188,9 +188,9 @@ def _(
             fix='use mode="full", "economic" or "r"',
         )
     a = as_array(a)
-    order = ()
+    order: list[Any] = []
     if pivoting:
-        order = (qr_pivots(a),)
+        order.append(qr_pivots(a))
         a = take(a, order[0], axis=1)
     if mode == "economic":
         return (*qr(a), *order)

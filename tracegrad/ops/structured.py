@@ -8,7 +8,7 @@ import numpy as xp
 
 from tracegrad.errors import ShapeError
 from tracegrad.ir.index import Slice
-from tracegrad.ir.types import ArrayType
+from tracegrad.ir.types import ArrayType, Size
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import flip_axes, getitem
 from tracegrad.ops.infer import result_dtype, same_size, shape_text
@@ -101,7 +101,8 @@ def _(ab, x, *, lower, upper):
     for d in range(-min(upper, n - 1), min(lower, n - 1) + 1):
         part = slice(max(-d, 0), n - max(d, 0))
         product = (ab[upper + d, part] * x[part].T).T
-        out = out.at[max(d, 0) : n + min(d, 0)].add(product)
+        to = slice(max(d, 0), n + min(d, 0))
+        out = out.at[to].add(product)  # type: ignore[attr-defined]
     return out
 
 
@@ -140,7 +141,8 @@ def _(y, x, *, lower, upper):
     for d in range(-min(upper, n - 1), min(lower, n - 1) + 1):
         part = slice(max(-d, 0), n - max(d, 0))
         product = y[max(d, 0) : n + min(d, 0)] * x[part]
-        out = out.at[upper + d, part].set(product.reshape(len(product), -1).sum(1))
+        band = product.reshape(len(product), -1).sum(1)
+        out = out.at[upper + d, part].set(band)  # type: ignore[attr-defined]
     return out
 
 
@@ -163,7 +165,7 @@ def _(x, *, row):
 
 
 # ------------------------------------------------------------------------- band systems
-def _infer_solve(ab: ArrayType, b: ArrayType, count: int, name: str) -> ArrayType:
+def _infer_solve(ab: ArrayType, b: ArrayType, count: Size, name: str) -> ArrayType:
     fits = ab.ndim == 2 and b.ndim in (1, 2)
     if not fits or not same_size(ab.shape[1], b.shape[0]):
         raise ShapeError(
@@ -350,7 +352,9 @@ def block_diag(*xs):
 
 @block_diag.vjp
 def _(ct, y, *xs):
-    parts, row, column = [], 0, 0
+    parts: list[Any] = []
+    row: Size = 0
+    column: Size = 0
     for x in xs:
         rows, columns = shape_of(x)
         index = (Slice(row, row + rows), Slice(column, column + columns))

@@ -11,7 +11,7 @@ from tracegrad.errors import ArgumentError, ShapeError, UnsupportedError
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
 from tracegrad.ops.decompositions import at_least, cholesky, columns, rows, smaller
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, Batch, accept, op
 from tracegrad.ops.diagonal import tril, triu
 from tracegrad.ops.index import drop_axes
 from tracegrad.ops.infer import shape_text
@@ -53,6 +53,25 @@ def stacked(system: Any, a: Any, b: Any, **attrs: Any) -> Any:
         x = system(a, column(b), **attrs)
         return drop_axes(x, axis=(ndim_of(x) - 1,))
     return system(a, b, **attrs)
+
+
+def batch_system(system: Any) -> None:
+    """The batching rule of an op whose last input is the right-hand side."""
+
+    @system.batch
+    def _(b, *inputs, **attrs):
+        last, rank = len(inputs) - 1, b.rank(0)
+        read = set(range(last + 1)).difference(system.type_only)
+        if not any(map(b.has, read)):
+            return b.unbatched(system(*map(b.example, range(last + 1)), **attrs))
+        if b.rank(last) > 1:
+            rank = max(rank, b.rank(last))
+            return system(*[b.aligned(i, rank) for i in range(last + 1)], **attrs)
+        matrices = inputs[:last]
+        if rank == 2 and not any(map(b.has, range(last))):
+            return swap_last(system(*matrices, swap_last(inputs[last]), **attrs))
+        made = system(*matrices, column(b.aligned(last, rank - 1)), **attrs)
+        return drop_axes(made, axis=(ndim_of(made) - 1,))
 
 
 # ------------------------------------------------------------------- triangular systems
@@ -220,6 +239,7 @@ def _after_upper(m: Any, u: Any) -> Any:
     infer=_infer_lu,
     spelling="scipy.linalg.lu",
     noun="p l u",
+    batch=Batch.MATRIX,
     samples=[
         arg(3, 3).shifted(1.0).with_(),
         arg(4, 3).with_(),
@@ -290,6 +310,7 @@ def _infer_lu_factor(t: ArrayType) -> tuple[ArrayType, ArrayType]:
     infer=_infer_lu_factor,
     spelling="scipy.linalg.lu_factor",
     noun="lu piv",
+    batch=Batch.MATRIX,
     samples=[
         arg(3, 3).shifted(1.0).with_(),
         arg(2, 3, 3).shifted(1.0).with_(),
@@ -407,3 +428,7 @@ def _(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     if trans == 2:
         return conjugate(solve(packed, pivots, conjugate(b), trans=1))
     return solve(packed, pivots, b, trans=trans)
+
+
+for _system in (solve_triangular, cho_solve, factored_solve):
+    batch_system(_system)
