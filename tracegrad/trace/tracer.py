@@ -173,11 +173,7 @@ def _trace_once(
         if isinstance(tree, Leaf | Static | Branch)
         for leaf in leaves(tree)
     ]
-    captures = Captures()
-    captures.add(function)
-    for tree in (*args, *kwargs.values()):
-        for static in _statics(tree):
-            captures.add(static)
+    captures = _captures_of(function, [*args, *kwargs.values()])
     session = Session(
         values, params, sys._getframe(), make, met, captures, soft, counting
     )
@@ -196,9 +192,9 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    builtins: dict[str, Any] = {"len": sized}
-    if captures.only_called("float"):
-        builtins["float"] = floated
+    builtins = {"len": sized, "float": floated}
+    if not captures.only_called("float"):
+        del builtins["float"]
     with swapping(spaces, builtins), _Running(session):
         try:
             out = function(*given, **named)
@@ -217,6 +213,16 @@ def _trace_once(
     return Traced(
         session.builder, result, _guards(session), session.facts, session.proved
     )
+
+
+def _captures_of(function: Callable[..., Any], trees: list[Any]) -> Captures:
+    """What the function and the objects among its arguments can reach."""
+    captures = Captures()
+    captures.add(function)
+    for tree in trees:
+        for static in _statics(tree):
+            captures.add(static)
+    return captures
 
 
 def _definition(function: Any) -> Location | None:
