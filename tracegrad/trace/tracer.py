@@ -167,13 +167,14 @@ def _trace_once(
         if id(space) not in mine and (is_swapped(space) or swappable(space)):
             raise _NewModule(space)
 
+    trees = [*args, *kwargs.values()]
     params = [
         leaf.value
-        for tree in (*args, *kwargs.values())
+        for tree in trees
         if isinstance(tree, Leaf | Static | Branch)
         for leaf in leaves(tree)
     ]
-    captures = _captures_of(function, [*args, *kwargs.values()])
+    captures = _captures_of(function, trees)
     session = Session(
         values, params, sys._getframe(), make, met, captures, soft, counting
     )
@@ -192,10 +193,7 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    builtins = {"len": sized, "float": floated}
-    if not captures.only_called("float"):
-        del builtins["float"]
-    with swapping(spaces, builtins), _Running(session):
+    with swapping(spaces, _builtins(captures)), _Running(session):
         try:
             out = function(*given, **named)
         except (Restart, _NewModule):
@@ -213,6 +211,14 @@ def _trace_once(
     return Traced(
         session.builder, result, _guards(session), session.facts, session.proved
     )
+
+
+def _builtins(captures: Captures) -> dict[str, Any]:
+    """Stand-ins for builtins that the function calls."""
+    made = {"len": sized, "float": floated}
+    if not captures.only_called("float"):
+        del made["float"]
+    return made
 
 
 def _captures_of(function: Callable[..., Any], trees: list[Any]) -> Captures:
