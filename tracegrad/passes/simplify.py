@@ -375,6 +375,20 @@ def select_outward(r: Rewriter, node: Node) -> Any:
     return None
 
 
+@rewrites(add)
+def merge_selections(r: Rewriter, node: Node) -> Any:
+    """`where(m, a, 0) + where(m, 0, b)` is `where(m, a, b)`."""
+    parts = [r.source(v, where) for v in node.inputs]
+    if parts[0] is None or parts[1] is None:
+        return None
+    for first, second in (parts, parts[::-1]):
+        mask, a, zero = first.inputs
+        other, nothing, b = second.inputs
+        if mask is other and is_number(zero, 0.0) and is_number(nothing, 0.0):
+            return where(r.ref(mask), r.ref(a), r.ref(b))
+    return None
+
+
 @rewrites(multiply)
 def logistic_slope(r: Rewriter, node: Node) -> Any:
     """The slope of `c / (1.0 + e)` through `e = exp(u)`, without inf times 0.
