@@ -100,7 +100,7 @@ class ControlLowering(Lowering):
 
     def cotangent_name(self, v: Value) -> str | None:
         """`d_x`, if `v` belongs to a value that has the name `x` by now."""
-        stem = self._stem(v.wrt) if v.wrt is not None else None
+        stem = None if v.wrt is None else self._stem(v.wrt) or v.wrt.hint
         return None if stem is None else f"{v.prefix}_{stem}"
 
     def preferred(self, v: Value) -> str:

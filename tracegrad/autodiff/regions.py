@@ -325,12 +325,21 @@ class _LoopPullback:
     def _finish(self, turn: _Turn, types: dict[Value, ArrayType]) -> list[Ref | None]:
         builder, loop = self.builder, self.loop
         order = [p for p in [*self.carried, *self.constant] if p in types]
-        starts = [self._start(p, types[p]) for p in order]
+        start_of = {p: self._start(p, types[p]) for p in order}
+        still = {
+            p: start_of[p]
+            for p in order
+            if (ct := turn.found[p]) is not None and ct.value is turn.params[p]
+        }
+        order = [p for p in order if p not in still]
+        starts = [start_of[p] for p in order]
         with _apart(builder):
             builder.nodes.extend(turn.nodes)
             results = [self._next(turn, p, types[p]) for p in order]
             nodes = builder.nodes
         nodes, results = self._with_residuals(nodes, results)
+        fixed = {turn.params[p]: v for p, v in still.items()}
+        nodes, results = substituted(nodes, results, fixed)
         params = [turn.params[p] for p in order]
         part = Open("body", [self.counter], params, nodes, results)
         captured, regions = close([part])
@@ -353,6 +362,7 @@ class _LoopPullback:
             inputs = [*given, *captured, *starts]
             _append(builder, self.node, inputs, outputs, attrs, regions, for_loop)
             made = dict(zip(order, map(builder.wrap, outputs), strict=True))
+        made.update({p: builder.wrap(v) for p, v in still.items()})
         parts: list[Ref | None] = [None] * loop.dynamic
         parts += [made.get(p) for p in loop.inner]
         parts += [self._of_start(k, made.get(p)) for k, p in enumerate(loop.carries)]

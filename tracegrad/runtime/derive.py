@@ -25,6 +25,7 @@ from tracegrad.ops.create import zeros_like
 from tracegrad.ops.join import looped
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes.pipeline import optimise
+from tracegrad.passes.reroll import reroll
 from tracegrad.runtime.inlined import Inlined
 from tracegrad.runtime.options import Options
 
@@ -105,6 +106,8 @@ def derive(
     op, mode = options.op, options.mode
     result = checked_result(program, op)
     nodes, params = _in_phases(program.nodes, mode), program.params
+    if options.reroll:
+        nodes = reroll(nodes, values_of([result]))
     pullback: Pullback | None = None
     builder = Builder()
     if mode != "function":

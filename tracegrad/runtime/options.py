@@ -16,6 +16,7 @@ class Options:
     Attributes:
         mode: one of `MODES` in `derive.py`.
         argnums, argnames, has_aux, backend, optimize, holomorphic: see `tg.grad`.
+        reroll: whether loops are found again in the trace of a Python loop.
         named: the public name, for errors, where it is not that of the mode.
     """
 
@@ -26,6 +27,7 @@ class Options:
     backend: str = "numpy"
     optimize: str = "readable"
     holomorphic: bool = False
+    reroll: bool = True
     named: str | None = None
 
     def __post_init__(self) -> None:

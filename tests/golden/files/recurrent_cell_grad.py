@@ -40,15 +40,11 @@ def check_arguments(params, inputs, target):
 def recurrent_cell(params, inputs, target):
     """Squared error of the state of a tanh cell after five steps."""
     check_arguments(params, inputs, target)
-    w_in = params["w_in"]
-    w = params["w"]
-    b = params["b"]
-    state = np.tanh(inputs[0] @ w_in + params["start"] @ w + b)
-    state_2 = np.tanh(inputs[1] @ w_in + state @ w + b)
-    state_3 = np.tanh(inputs[2] @ w_in + state_2 @ w + b)
-    state_4 = np.tanh(inputs[3] @ w_in + state_3 @ w + b)
-    state_5 = np.tanh(inputs[4] @ w_in + state_4 @ w + b)  # models.py:51
-    error = state_5 - target  # models.py:52
+    state = params["start"]
+    for t in range(5):  # models.py:51
+        # models.py:51
+        state = np.tanh(inputs[t] @ params["w_in"] + state @ params["w"] + params["b"])
+    error = state - target  # models.py:52
     return 0.5 * np.sum(error**2)
 
 
@@ -57,45 +53,29 @@ def recurrent_cell_vjp(params, inputs, target):
     `params`.
     """
     check_arguments(params, inputs, target)
-    w_in = params["w_in"]
-    w = params["w"]
-    b = params["b"]
     # forward
-    state = np.tanh(inputs[0] @ w_in + params["start"] @ w + b)
-    state_2 = np.tanh(inputs[1] @ w_in + state @ w + b)
-    state_3 = np.tanh(inputs[2] @ w_in + state_2 @ w + b)
-    state_4 = np.tanh(inputs[3] @ w_in + state_3 @ w + b)
-    state_5 = np.tanh(inputs[4] @ w_in + state_4 @ w + b)  # models.py:51
-    error = state_5 - target  # models.py:52
+    state = params["start"]
+    states = [state]
+    for t in range(5):  # models.py:51
+        state = np.tanh(inputs[t] @ params["w_in"] + state @ params["w"] + params["b"])
+        states.append(state)  # models.py:51
+    error = state - target  # models.py:52
     out = 0.5 * np.sum(error**2)  # models.py:53
 
     def pullback(d_out):
-        d_state_5_pre = d_out * error * (1.0 - state_5 * state_5)
-        d_b = d_state_5_pre.sum(axis=0)
-        d_state_4 = d_state_5_pre @ w.T
-        d_w = state_4.T @ d_state_5_pre
-        d_w_in = inputs[4].T @ d_state_5_pre
-        d_state_4_pre = d_state_4 * (1.0 - state_4 * state_4)
-        d_b += d_state_4_pre.sum(axis=0)
-        d_state_3 = d_state_4_pre @ w.T
-        d_w += state_3.T @ d_state_4_pre
-        d_w_in += inputs[3].T @ d_state_4_pre
-        d_state_3_pre = d_state_3 * (1.0 - state_3 * state_3)
-        d_b += d_state_3_pre.sum(axis=0)
-        d_state_2 = d_state_3_pre @ w.T
-        d_w += state_2.T @ d_state_3_pre
-        d_w_in += inputs[2].T @ d_state_3_pre
-        d_state_2_pre = d_state_2 * (1.0 - state_2 * state_2)
-        d_b += d_state_2_pre.sum(axis=0)
-        d_state = d_state_2_pre @ w.T
-        d_w += state.T @ d_state_2_pre
-        d_w_in += inputs[1].T @ d_state_2_pre
-        d_state_pre = d_state * (1.0 - state * state)
-        d_b += d_state_pre.sum(axis=0)
-        d_start = d_state_pre @ w.T
-        d_w += params["start"].T @ d_state_pre
-        d_w_in += inputs[0].T @ d_state_pre  # of models.py:51
-        return ({"start": d_start, "w_in": d_w_in, "w": d_w, "b": d_b},)
+        d_error = d_out * error  # of models.py:53
+        d_state = d_error
+        d_w_in = np.zeros_like(params["w_in"])
+        d_w = np.zeros_like(params["w"])
+        d_b = np.zeros_like(params["b"])
+        for t in reversed(range(5)):  # of models.py:51
+            state_2 = states[t + 1]
+            d_product = d_state * (1.0 - state_2 * state_2)
+            d_b += d_product.sum(axis=0)
+            d_state = d_product @ params["w"].T
+            d_w += states[t].T @ d_product
+            d_w_in += inputs[t].T @ d_product  # of models.py:51
+        return ({"start": d_state, "w_in": d_w_in, "w": d_w, "b": d_b},)
 
     return out, pullback
 
@@ -105,41 +85,24 @@ def recurrent_cell_value_and_grad(params, inputs, target):
     `params`.
     """
     check_arguments(params, inputs, target)
-    w_in = params["w_in"]
-    w = params["w"]
-    b = params["b"]
     # forward
-    state = np.tanh(inputs[0] @ w_in + params["start"] @ w + b)
-    state_2 = np.tanh(inputs[1] @ w_in + state @ w + b)
-    state_3 = np.tanh(inputs[2] @ w_in + state_2 @ w + b)
-    state_4 = np.tanh(inputs[3] @ w_in + state_3 @ w + b)
-    state_5 = np.tanh(inputs[4] @ w_in + state_4 @ w + b)  # models.py:51
-    error = state_5 - target  # models.py:52
+    state = params["start"]
+    states = [state]
+    for t in range(5):  # models.py:51
+        state = np.tanh(inputs[t] @ params["w_in"] + state @ params["w"] + params["b"])
+        states.append(state)  # models.py:51
+    error = state - target  # models.py:52
     out = 0.5 * np.sum(error**2)  # models.py:53
     # backward
-    d_state_5_pre = error * (1.0 - state_5 * state_5)
-    d_b = d_state_5_pre.sum(axis=0)
-    d_state_4 = d_state_5_pre @ w.T
-    d_w = state_4.T @ d_state_5_pre
-    d_w_in = inputs[4].T @ d_state_5_pre
-    d_state_4_pre = d_state_4 * (1.0 - state_4 * state_4)
-    d_b += d_state_4_pre.sum(axis=0)
-    d_state_3 = d_state_4_pre @ w.T
-    d_w += state_3.T @ d_state_4_pre
-    d_w_in += inputs[3].T @ d_state_4_pre
-    d_state_3_pre = d_state_3 * (1.0 - state_3 * state_3)
-    d_b += d_state_3_pre.sum(axis=0)
-    d_state_2 = d_state_3_pre @ w.T
-    d_w += state_2.T @ d_state_3_pre
-    d_w_in += inputs[2].T @ d_state_3_pre
-    d_state_2_pre = d_state_2 * (1.0 - state_2 * state_2)
-    d_b += d_state_2_pre.sum(axis=0)
-    d_state = d_state_2_pre @ w.T
-    d_w += state.T @ d_state_2_pre
-    d_w_in += inputs[1].T @ d_state_2_pre
-    d_state_pre = d_state * (1.0 - state * state)
-    d_b += d_state_pre.sum(axis=0)
-    d_start = d_state_pre @ w.T
-    d_w += params["start"].T @ d_state_pre
-    d_w_in += inputs[0].T @ d_state_pre  # of models.py:51
-    return out, {"start": d_start, "w_in": d_w_in, "w": d_w, "b": d_b}
+    d_state = error
+    d_w_in = np.zeros_like(params["w_in"])
+    d_w = np.zeros_like(params["w"])
+    d_b = np.zeros_like(params["b"])
+    for t in reversed(range(5)):  # of models.py:51
+        state_2 = states[t + 1]
+        d_product = d_state * (1.0 - state_2 * state_2)
+        d_b += d_product.sum(axis=0)
+        d_state = d_product @ params["w"].T
+        d_w += states[t].T @ d_product
+        d_w_in += inputs[t].T @ d_product  # of models.py:51
+    return out, {"start": d_state, "w_in": d_w_in, "w": d_w, "b": d_b}

@@ -1,0 +1,157 @@
+"""Loops found again in traces: their text, and that no result changes."""
+
+import numpy as np
+import pytest
+
+import tracegrad as tg
+from tracegrad.ops.control import for_loop
+from tracegrad.runtime.compiled import Compiled
+from tracegrad.runtime.options import Options
+
+
+def both(function, *args, mode="value_and_grad"):
+    """What the function gives with and without the pass; its graph with it."""
+    rolled = Compiled(function, Options(mode))
+    flat = Compiled(function, Options(mode, reroll=False))
+    return rolled(*args), flat(*args), rolled.ir(*args)
+
+
+def loops(graph) -> int:
+    """The number of loops of a graph."""
+    return len([n for n in graph.walk() if n.op is for_loop])
+
+
+def filtered(x, a):
+    out = np.zeros(len(x))
+    out[0] = x[0]
+    for i in range(1, len(x)):
+        out[i] = out[i - 1] * a + x[i]
+    return np.sum(out**2)
+
+
+def pendulum(y, k):
+    def slope(y):
+        return np.array([y[1], -k * np.sin(y[0])])
+
+    for _ in range(40):
+        k1 = slope(y)
+        k2 = slope(y + 0.05 * k1)
+        k3 = slope(y + 0.05 * k2)
+        k4 = slope(y + 0.1 * k3)
+        y = y + 0.1 / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+    return np.sum(y**2)
+
+
+def momentum(w, rate):
+    v, total, t = 0.0 * w, 0.0, 0.0
+    for i in range(9):
+        t = t + 0.1
+        gap = np.sum(w * np.cos(t)) - 0.3 * i
+        total = total + gap * gap
+        v = 0.9 * v + gap * 0.5**i
+        w = w - rate * v
+    return total + np.sum(w)
+
+
+def downwards(x, a):
+    out = np.zeros(12)
+    for i in range(11, 0, -1):
+        out[i - 1] = out[i] * a + x[i]
+    return np.sum(out * x)
+
+
+def first_turn_differs(x, a):
+    h = None
+    for i in range(8):
+        h = np.sin(x[i]) if h is None else np.tanh(h * a + x[i])
+    return h
+
+
+def in_loops(x, a):
+    total = np.zeros(3)
+    for i in range(4):
+        for _ in range(5):
+            total = np.tanh(total * a + x[i])
+    return np.sum(total)
+
+
+def kept_in_a_list(x, a):
+    h, hs = x[0], []
+    for i in range(12):
+        h = np.tanh(h * a + x[i])
+        hs.append(h)
+    return h * hs[3] + np.sum(np.stack(hs) * x)
+
+
+def triangle(x, a):
+    total = 0.0 * a
+    for i in range(6):
+        for j in range(i):
+            total = total + x[i] * x[j] * a
+    return total
+
+
+def fibonacci(x, a):
+    p, q = x[0], x[1]
+    for _ in range(10):
+        p, q = q, p * a + np.sin(q)
+    return p * q
+
+
+def slices(x, a):
+    out = np.zeros(12)
+    for i in range(5):
+        out[i : i + 3] += x[i : i + 3] * a
+    return np.sum(out**2)
+
+
+X = np.linspace(0.1, 1.2, 12)
+PROGRAMS = [
+    filtered,
+    pendulum,
+    momentum,
+    downwards,
+    first_turn_differs,
+    in_loops,
+    kept_in_a_list,
+    triangle,
+    fibonacci,
+    slices,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_no_result_changes(program) -> None:
+    x = X[:2] if program in (pendulum, momentum) else X
+    (value, grad), (flat_value, flat_grad), _ = both(program, x, 0.7)
+    assert value == flat_value == program(x, 0.7)
+    np.testing.assert_allclose(grad, flat_grad, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "program", [filtered, pendulum, momentum, downwards, first_turn_differs]
+)
+def test_one_loop_forward_one_backward(program) -> None:
+    x = X[:2] if program in (pendulum, momentum) else X
+    assert loops(both(program, x, 0.7)[2]) == 2
+
+
+def test_loops_in_loops() -> None:
+    assert loops(both(in_loops, X, 0.7, mode="function")[2]) == 2
+
+
+def test_as_long_for_any_number_of_turns() -> None:
+    def steps(n):
+        def function(y):
+            for _ in range(n):
+                y = y + 0.1 * np.sin(y) * np.cos(2.0 * y)
+            return np.sum(y)
+
+        return str(tg.grad(function).source(X)).replace(str(n), "n")
+
+    assert steps(10) == steps(300)
+
+
+def test_jax_scans() -> None:
+    text = str(tg.grad(pendulum, backend="jax").source(X[:2], 0.7))
+    assert text.count("lax.scan(") == 2
