@@ -155,3 +155,11 @@ def test_as_long_for_any_number_of_turns() -> None:
 def test_jax_scans() -> None:
     text = str(tg.grad(pendulum, backend="jax").source(X[:2], 0.7))
     assert text.count("lax.scan(") == 2
+
+
+def test_off_by_a_switch() -> None:
+    rolled, flat = tg.grad(filtered), tg.grad(filtered, reroll=False)
+    assert "for t in " in str(rolled.source(X, 0.7))
+    assert "for t in " not in str(flat.source(X, 0.7))
+    _, push = tg.linearize(lambda x: filtered(x, 0.7), X)
+    np.testing.assert_allclose(push(X), rolled(X, 0.7) @ X)

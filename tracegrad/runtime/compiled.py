@@ -411,6 +411,7 @@ def grad(
     backend: str = "numpy",
     optimize: str = "readable",
     holomorphic: bool = False,
+    reroll: bool = True,
 ) -> Any:
     """The gradient of a function that returns one real scalar.
 
@@ -422,6 +423,7 @@ def grad(
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
         holomorphic: whether `f` is a holomorphic function, whose result is complex.
+        reroll: whether the turns of a Python loop become a loop again.
 
     Returns:
         A function with the arguments of `f`.  It returns the gradient in the structure
@@ -441,6 +443,7 @@ def grad(
         backend=backend,
         optimize=optimize,
         holomorphic=holomorphic,
+        reroll=reroll,
     )
 
 
@@ -452,6 +455,7 @@ def value_and_grad(
     backend: str = "numpy",
     optimize: str = "readable",
     holomorphic: bool = False,
+    reroll: bool = True,
 ) -> Any:
     """`(value, gradient)`, or `((value, aux), gradient)`; the arguments are `grad`'s.
 
@@ -468,6 +472,7 @@ def value_and_grad(
         backend=backend,
         optimize=optimize,
         holomorphic=holomorphic,
+        reroll=reroll,
     )
 
 

@@ -106,7 +106,7 @@ def derive(
     op, mode = options.op, options.mode
     result = checked_result(program, op)
     nodes, params = _in_phases(program.nodes, mode), program.params
-    if options.reroll:
+    if options.reroll and mode != "linearize":  # forward mode has no loops yet
         nodes = reroll(nodes, values_of([result]))
     pullback: Pullback | None = None
     builder = Builder()
