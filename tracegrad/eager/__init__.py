@@ -9,13 +9,17 @@ PyTorch's names are entered through `registry`, one small paragraph each.
 import warnings as _warnings
 
 from tracegrad.eager import (  # noqa: F401
+    activations,
     arithmetic,
     autograd,
     creation,
     format,
     indexing,
+    linalg,
     nn,
+    products,
     reductions,
+    selection,
     shapes,
     statistics,
 )
@@ -65,6 +69,7 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "linalg",
     "nn",
     "no_grad",
     "set_default_dtype",

@@ -80,7 +80,9 @@ def _with_mean(name: str) -> None:
 
     def function(input: Tensor, dim: Any = None, **options: Any) -> tuple:
         made = getattr(Tensor, name)(input, dim, **options)
-        return made, Tensor.mean(input, dim, options.get("keepdim", False))
+        middle = input.mean(dim, options.get("keepdim", False))
+        title = f"{name.title()}MeanBackward0"
+        return named(made, title), named(middle, title)
 
     function.__name__ = function.__qualname__ = from_name
     function.__doc__ = f"The {name}, and the mean."
@@ -100,7 +102,7 @@ def vector_norm(
     axis = axes_of(dim, x._data.ndim)
     how = {"axis": axis, "keepdims": keepdim}
     if not x._data.ndim:
-        return entry_of(absolute).eager(x)
+        return _named_norm(entry_of(absolute).eager(x))
     if ord == 2:
         if axis is None and keepdim is False and x._data.ndim > 1:
             x = x.reshape(-1)
@@ -154,7 +156,7 @@ def norm_(
 @torch_function("dist", methods=True)
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     """The norm of the difference."""
-    return vector_norm(input - other, p)
+    return named(vector_norm(input - other, p), "DistBackward0")
 
 
 # ---------------------------------------------------------------------------- products

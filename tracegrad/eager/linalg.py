@@ -1,0 +1,260 @@
+"""`torch.linalg`, on the ops of the same names in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracegrad.eager.dtypes import SCALAR_TYPES
+from tracegrad.eager.engine import entry_of
+from tracegrad.eager.inplace import named
+from tracegrad.eager.products import chain_matmul
+from tracegrad.eager.products import cross as _cross
+from tracegrad.eager.reductions import matmul, return_type
+from tracegrad.eager.registry import axis_of, torch_function
+from tracegrad.eager.selection import diagonal_
+from tracegrad.eager.shapes import clone
+from tracegrad.eager.statistics import vector_norm
+from tracegrad.eager.tensor import Tensor, wrap
+from tracegrad.ops import decompositions, eigen, linalg
+from tracegrad.ops.define import ACCEPT
+
+
+class LinAlgError(RuntimeError):
+    """A matrix for which a function has no result."""
+
+    __module__ = "torch._C"
+    __qualname__ = __name__ = "_LinAlgError"
+
+
+def _square(x: Tensor, name: str, what: str = "A") -> Tensor:
+    """The tensor, checked to be floating and a stack of square matrices."""
+    shape = x._data.shape
+    if len(shape) < 2:
+        raise RuntimeError(
+            f"linalg.{name}: The input tensor {what} must have at least 2 dimensions."
+        )
+    if shape[-1] != shape[-2]:
+        raise RuntimeError(
+            f"linalg.{name}: {what} must be batches of square matrices, but they are "
+            f"{shape[-2]} by {shape[-1]} matrices"
+        )
+    if x._data.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"linalg.{name}: Expected a floating point or complex tensor as input. "
+            f"Got {SCALAR_TYPES[x.dtype]}"
+        )
+    return x
+
+
+def _entered(op: Any, title: str) -> Any:
+    """The op's entry, with the name of its `grad_fn`."""
+    entry = entry_of(op)
+    entry.title = title
+    return entry
+
+
+# ---------------------------------------------------------------- inverses and systems
+_inv = _entered(linalg.inv, "LinalgInvExBackward0")
+_det = _entered(linalg.det, "LinalgDetBackward0")
+_slogdet = _entered(linalg.slogdet, "LinalgSlogdetBackward0")
+_solve = _entered(linalg.solve, "LinalgSolveExBackward0")
+_power = _entered(linalg.matrix_power, "MmBackward0")
+_cholesky = _entered(decompositions.cholesky, "LinalgCholeskyExBackward0")
+_qr = _entered(decompositions.qr, "LinalgQrBackward0")
+_svd = _entered(decompositions.svd, "LinalgSvdBackward0")
+_svdvals = _entered(decompositions.svdvals, "LinalgSvdBackward0")
+_entered(eigen.eigh, "LinalgEighBackward0")
+slogdet_result = return_type("linalg_slogdet", "sign", "logabsdet")
+qr_result = return_type("linalg_qr", "Q", "R")
+svd_result = return_type("linalg_svd", "U", "S", "Vh")
+
+
+@torch_function("inverse", methods=True)
+def inv(A: Tensor) -> Tensor:
+    """The inverse of a square matrix."""
+    try:
+        return _inv.eager(_square(A, "inv"))
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.inv: The diagonal element 1 is zero, the inversion could not be "
+            "completed because the input matrix is singular."
+        ) from None
+
+
+@torch_function("det", methods=True)
+def det(A: Tensor) -> Tensor:
+    """The determinant."""
+    return _det.eager(_square(A, "det"))
+
+
+@torch_function("slogdet", methods=True)
+def slogdet(A: Tensor) -> Any:
+    """The sign, and the logarithm of the size, of the determinant."""
+    return slogdet_result(*_slogdet.eager(_square(A, "slogdet")))
+
+
+@torch_function("logdet", methods=True)
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of a determinant; not-a-number for a negative one."""
+    sign, size = slogdet(input)
+    made = clone(size) if (sign._data > 0).all() else det(input).log()
+    return named(made, "WhereBackward0")
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """The `X` for which `A @ X = B`, or `X @ A = B` with `left=False`."""
+    _square(A, "solve")
+    if not left:
+        return solve(A.mT, B.mT).mT
+    try:
+        return _solve.eager(A, B)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "torch.linalg.solve: The solver failed because the input matrix is "
+            "singular."
+        ) from None
+
+
+@torch_function("matrix_power", methods=True)
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """`A @ A @ ...`, n times; the inverse for negative `n`."""
+    return ACCEPT[np.linalg.matrix_power](_square(A, "matrix_power"), n)
+
+
+def pinv(A: Tensor) -> Tensor:
+    """Moore and Penrose's inverse."""
+    return named(ACCEPT[np.linalg.pinv](A), "LinalgPinvBackward0")
+
+
+def multi_dot(tensors: Any) -> Tensor:
+    """The product of several matrices, in the cheapest order."""
+    return chain_matmul(*tensors)
+
+
+# ---------------------------------------------------------------------- decompositions
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """The triangular `L` for which `L @ L.mH = A`."""
+    try:
+        return _cholesky.eager(_square(A, "cholesky"), upper=upper)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(
+            "linalg.cholesky: The factorization could not be completed because the "
+            "input is not positive-definite."
+        ) from None
+
+
+def qr(A: Tensor, mode: str = "reduced") -> Any:
+    """An orthogonal and a triangular factor."""
+    return qr_result(*_qr.eager(A, mode=mode))
+
+
+def svd(A: Tensor, full_matrices: bool = True) -> Any:
+    """Singular vectors and values."""
+    return svd_result(*_svd.eager(A, full_matrices=full_matrices))
+
+
+def svdvals(A: Tensor) -> Tensor:
+    """Singular values."""
+    return _svdvals.eager(A)
+
+
+eigh_result = return_type("linalg_eigh", "eigenvalues", "eigenvectors")
+eig_result = return_type("linalg_eig", "eigenvalues", "eigenvectors")
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """Eigenvalues and eigenvectors of a Hermitian matrix."""
+    return eigh_result(*ACCEPT[np.linalg.eigh](_square(A, "eigh"), UPLO))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues of a Hermitian matrix."""
+    made = ACCEPT[np.linalg.eigvalsh](_square(A, "eigvalsh"), UPLO)
+    return named(made, "LinalgEighBackward0")
+
+
+def matrix_rank(A: Tensor) -> Tensor:
+    """The number of singular values that are not tiny."""
+    return wrap(np.asarray(np.linalg.matrix_rank(A._data)).astype(np.int64))
+
+
+# ------------------------------------------------------------------------------- norms
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False
+) -> Tensor:
+    """A norm of matrices: `"fro"`, `"nuc"`, 1, 2, infinity and their negatives."""
+    axes = tuple([axis_of(d, A._data.ndim) for d in dim])
+    if ord == "fro":
+        return vector_norm(A, 2, axes, keepdim)
+    made = ACCEPT[np.linalg.norm](A, ord, axes, keepdim)
+    return named(made, "SumBackward1" if ord == "nuc" else "AmaxBackward0")
+
+
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Tensor:
+    """`vector_norm` of all elements or along one axis, `matrix_norm` over two."""
+    x = A if dtype is None else A.to(dtype)
+    two = isinstance(dim, tuple | list) and len(dim) == 2
+    if ord is not None and (two or (dim is None and x._data.ndim == 2)):
+        return matrix_norm(x, ord, dim or (-2, -1), keepdim)
+    if isinstance(ord, str):
+        return matrix_norm(x, ord, dim or (-2, -1), keepdim)
+    return vector_norm(x, 2 if ord is None else ord, dim, keepdim)
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """How much larger the error of a solution can be than that of its data."""
+    if p in (None, 2):
+        s = svdvals(A)
+        return named(s[..., 0] / s[..., -1], "SqueezeBackward1")
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+
+
+# ------------------------------------------------------------------------------- others
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product along `dim`."""
+    return _cross(input, other, dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of the last two axes."""
+    return diagonal_(A, offset, dim1, dim2)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """The sums of products along `dim`, the first factor conjugated."""
+    return (x.conj() * y).sum(dim)
+
+
+__all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "vecdot",
+    "vector_norm",
+]
