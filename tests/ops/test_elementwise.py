@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from ops.matrix import gradients
 
-from tracegrad.errors import ArgumentError, DTypeError, UnsupportedError
+from tracegrad.errors import ArgumentError, DTypeError
 from tracegrad.ir.graph import Const, Value
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import ACCEPT, METHODS, OPERATORS
@@ -213,7 +213,6 @@ def test_calls_record_ops(call, expected):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda x: ACCEPT[np.where](x > 0), UnsupportedError, "depends on values"),
         (lambda x: ACCEPT[np.where](x > 0, x), ArgumentError, "one or three"),
         (lambda x: ACCEPT[np.clip](x, 0, 1, out=x), ArgumentError, r"clip\(out="),
         (lambda x: ACCEPT[np.nan_to_num](x, copy=False), ArgumentError, "copy="),
