@@ -14,8 +14,7 @@ HEADING = """# Statements emitted, beside statements by hand
 Statements in the function that gives value and gradient: those of the golden files in
 `tests/golden/files` beside those of `tests/golden/by_hand.py`. Docstrings, comments and
 the call that verifies the arguments of a saved function don't count, bodies of loops
-do. The recurrent cell is written out step by step where a person writes two loops.
-`python tests/golden/regenerate.py` writes this page.
+do. `python tests/golden/regenerate.py` writes this page.
 
 """
 
