@@ -213,12 +213,13 @@ def _infer_both(t: ArrayType, *, axis, keepdims):
 def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over `axis`, and the share of each term in that sum."""
     peak = x.max(axis=axis, keepdims=True)
-    if not xp.isfinite(peak).all():
+    finite = xp.isfinite(peak).all()
+    if not finite:
         largest = xp.finfo(x.dtype).max
         peak = peak.clip(-largest, largest)
     share = xp.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
-    share /= xp.where(total == 0.0, 1.0, total)
+    share /= total if finite else xp.where(total == 0.0, 1.0, total)
     with xp.errstate(divide="ignore"):
         total = xp.log(total) + peak
     return total if keepdims else total.squeeze(axis), share

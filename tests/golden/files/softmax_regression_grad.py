@@ -38,12 +38,13 @@ def logsumexp(x, *, axis=None, keepdims=False):
 def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over `axis`, and the share of each term in that sum."""
     peak = x.max(axis=axis, keepdims=True)
-    if not np.isfinite(peak).all():
+    finite = np.isfinite(peak).all()
+    if not finite:
         largest = np.finfo(x.dtype).max
         peak = peak.clip(-largest, largest)
     share = np.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
-    share /= np.where(total == 0.0, 1.0, total)
+    share /= total if finite else np.where(total == 0.0, 1.0, total)
     with np.errstate(divide="ignore"):
         total = np.log(total) + peak
     return total if keepdims else total.squeeze(axis), share
