@@ -207,3 +207,41 @@ def test_elementwise(expression):
 @pytest.mark.parametrize("expression", listed(NETWORKS))
 def test_networks(expression):
     agree(program(expression))
+
+
+ORDERING = """
+t.amax(x, 1) | x.amin() | t.aminmax(x) | t.aminmax(x, dim=1) | x.median() | x.median(1)
+t.kthvalue(x, 2) | t.quantile(x, 0.3) | t.quantile(x, 0.6, dim=1) | t.cummax(x, 0)
+x.cummin(1) | t.logcumsumexp(x, 1) | t.diff(x) | t.diff(x, n=2, dim=0) | x.nansum()
+t.nansum(x, 1) | t.nanmean(x) | t.isclose(x, y) | t.allclose(x, x) | t.equal(x, y)
+str(t.promote_types(t.int32, t.float32)) | str(t.result_type(x, 1j)) | t.argwhere(x > 0)
+t.bincount(i) | t.meshgrid(v, w, indexing="ij") | t.meshgrid(v, w[:3], indexing="xy")
+t.tensor_split(x, 3, 1) | x.tensor_split((1, 2)) | t.atleast_2d(v) | t.dstack([x, y])
+x.reshape_as(y.t()) | t.complex(x, y).real | t.complex(x, y).imag
+t.complex(x, y).abs()
+t.complex(x, y) | t.polar(u, y) | t.view_as_real(t.complex(x, y)) | t.imag(x)
+t.complex(x, y).angle() | t.searchsorted(t.tensor([0.0, 1.0]), x.detach())
+"""
+FFT = """
+t.fft.fft(x) | t.fft.ifft(x) * 1 | t.fft.rfft(x) | t.fft.irfft(t.complex(x, y))
+t.fft.fft2(x)
+t.fft.fftn(b) | t.fft.fft(x, 3) | t.fft.fft(x, dim=0, norm="ortho") | t.fft.fftshift(x)
+t.fft.rfft2(x) | t.fft.hfft(t.complex(x, y)) | t.fft.fftfreq(5, 0.1) | t.fft.rfftfreq(4)
+t.fft.ifft2(t.complex(x, y)) | t.fft.rfftn(b) | t.fft.ifftshift(x, dim=1)
+"""
+CONVOLUTIONS = """
+F.conv1d(b, b[:, :, :2]) | F.conv1d(b, b[:, :, :2], v[:2]) | F.conv1d(b, c[:, :3, :2])
+F.conv2d(b.reshape(1, 2, 3, 4), b.reshape(3, 2, 2, 2))
+F.conv2d(b.reshape(1, 2, 3, 4), b.reshape(3, 2, 2, 2), v[:3], stride=2, padding=1)
+F.conv2d(b.reshape(1, 2, 3, 4), b.reshape(6, 1, 2, 2), groups=2, padding=(1, 0))
+F.conv2d(b.reshape(1, 2, 3, 4), b.reshape(3, 2, 2, 2), dilation=2, padding=1)
+F.max_pool2d(b, 2) | F.max_pool2d(b.reshape(1, 2, 3, 4), 2, stride=1)
+F.max_pool2d(b.reshape(1, 2, 3, 4), 2, padding=1)
+F.avg_pool2d(b.reshape(1, 2, 3, 4), 2)
+F.max_pool1d(b, 2) | F.avg_pool1d(b, 2, stride=1) | F.avg_pool2d(b, (1, 2))
+"""
+
+
+@pytest.mark.parametrize("expression", listed(ORDERING + FFT + CONVOLUTIONS))
+def test_others(expression):
+    agree(program(expression))

@@ -11,6 +11,7 @@ from tracegrad.eager import activations
 from tracegrad.eager.arithmetic import clamp, where
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
+from tracegrad.eager.nn import convolution
 from tracegrad.eager.reductions import matmul
 from tracegrad.eager.registry import FUNCTIONS
 from tracegrad.eager.selection import gather, index_select
@@ -20,6 +21,10 @@ from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import elementary, rearrange
 
 _softmax, _log_softmax = FUNCTIONS["softmax"], FUNCTIONS["log_softmax"]
+conv1d, conv2d, conv3d = convolution.conv1d, convolution.conv2d, convolution.conv3d
+for _name in ("max_pool", "avg_pool"):
+    for _rank in (1, 2, 3):
+        globals()[f"{_name}{_rank}d"] = getattr(convolution, f"{_name}{_rank}d")
 gelu = activations.gelu
 softplus = activations.softplus
 softsign = activations.softsign
