@@ -27,11 +27,14 @@ from tracegrad.codegen.template import (
 from tracegrad.codegen.width import bounds
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
+from tracegrad.ops.call import call
 from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.infer import same_type_input
 
 WIDTH = 88
+# Names follow the values that a value is a derivative of no further than this.
+_MAX_ORDER = 6
 
 
 @dataclass(slots=True)
@@ -131,6 +134,9 @@ class Lowering:
             self._typed(v) if k in only else self._operand(v, node)
             for k, v in enumerate(node.inputs)
         ]
+        if node.op is call:
+            assert self.context.body is not None
+            return ast.Call(self.context.body(node.attrs["body"]), args, [])
         template = self.template(node)
         if node.op.emitter is not None:
             return _aliased(node.op.emitter(args, node.attrs), self.context)
@@ -372,11 +378,16 @@ class Lowering:
 
     def _stem(self, v: Value) -> str | None:
         """What the cotangent or tangent of a value is named after."""
-        known = self.stems.get(v) or self.variables.get(v)
-        if known is not None or v.wrt is None:
-            return known
-        inner = self._stem(v.wrt) or v.wrt.hint
-        return f"{v.prefix}_{inner}" if inner else None
+        prefixes: list[str] = []
+        while len(prefixes) <= _MAX_ORDER:
+            known = self.stems.get(v) or self.variables.get(v)
+            if known is None and prefixes and v.hint:
+                known = v.hint
+            if known is not None or v.wrt is None:
+                break
+            prefixes.append(v.prefix)
+            v = v.wrt
+        return None if known is None else "_".join([*prefixes, known])
 
     def _holder(self, v: Value) -> str | None:
         """The variable in whose expression a value without one was written."""

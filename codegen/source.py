@@ -22,14 +22,16 @@ from tracegrad.codegen.build import (
     needs,
     wrapped,
 )
+from tracegrad.codegen.calls import function_of
 from tracegrad.codegen.lower import Constants, Line
-from tracegrad.codegen.names import Namer
+from tracegrad.codegen.names import Namer, identifier
 from tracegrad.codegen.printer import Blank, Comment, docstring, to_source
 from tracegrad.codegen.template import UNTRACED, Context, is_helper, name
 from tracegrad.errors import ArgumentError, UntracedBranch
 from tracegrad.ir.graph import Const
 from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Routine
+from tracegrad.ops.call import Body, call
 from tracegrad.ops.library import Library
 
 # Captured arrays of up to this many elements are written into the text.
@@ -160,6 +162,13 @@ class _Writer:
         check = check_arguments(routines[-1], self.context) if documented else None
         taken = [*reserved, *self.constants.named, *([check.name] if check else ())]
         functions: list[ast.stmt] = []
+
+        def write(routine: Routine) -> ast.FunctionDef:
+            return FunctionBuilder(
+                routine, self.context, self.constants, taken, False
+            ).build()
+
+        self.context.body = lambda body: function_of(body, self.context, write)
         for routine in routines:
             builder = FunctionBuilder(
                 routine,
@@ -286,6 +295,9 @@ def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
         for node in routine.graph.walk():
             if node.regions:
                 continue
+            if node.op is call:
+                found |= _names_of_calls(node.attrs["body"])
+                continue
             if is_helper(node.op, node.attrs, backend):
                 found.add(node.op.name)
             function = node.op.bodies.get(backend.name, node.op.run)
@@ -293,6 +305,15 @@ def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
             found |= {
                 n for n in used if isinstance(function.__globals__.get(n), Library)
             }
+    return found
+
+
+def _names_of_calls(body: Body) -> set[str]:
+    """The functions that a body and the bodies inside of it are emitted as."""
+    found = {identifier(body.name)}
+    for node in body.graph.walk():
+        if node.op is call:
+            found |= _names_of_calls(node.attrs["body"])
     return found
 
 

@@ -110,6 +110,7 @@ class Context:
         sizes: symbolic size -> its variable, in the function being written.
         classes: of the user's, that results are made of.
         guarded: whether a function raises the error for branches not traced.
+        body: gives the name of the function that a body is emitted as.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -120,6 +121,7 @@ class Context:
         self.classes: list[type] = []
         self.guarded = False
         self.claim: Callable[[str], str] = str
+        self.body: Callable[[Any], ast.expr] | None = None
 
     def begin(self, claim: Callable[[str], str]) -> None:
         """Start a function: its sizes get their variables from `claim`."""

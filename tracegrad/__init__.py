@@ -17,8 +17,10 @@ from tracegrad.errors import (
 from tracegrad.ops.cast import stop_gradient
 from tracegrad.runtime.cache import SpecializationWarning
 from tracegrad.runtime.compiled import compile, grad, value_and_grad, vjp
+from tracegrad.runtime.custom import custom_jvp, custom_vjp
 from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
 from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
+from tracegrad.runtime.parts import checkpoint
 from tracegrad.runtime.spec import spec
 from tracegrad.runtime.transpose import linear_transpose
 from tracegrad.runtime.vectorize import vmap
@@ -31,7 +33,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     # transformations
+    "checkpoint",
     "compile",
+    "custom_jvp",
+    "custom_vjp",
     "elementwise_grad",
     "grad",
     "hessian",

@@ -13,12 +13,14 @@ from typing import Any
 
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.dims import product
-from tracegrad.ir.graph import Node, Value
-from tracegrad.ir.types import Dim, Size
+from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.types import ArrayType, Dim, Size
+from tracegrad.ops.call import Body, Pullback, Pushforward, call, sizes_of
 from tracegrad.ops.define import Batch, Op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.join import looped
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.shape import broadcast_to, reshape, transpose
 
 # More turns than this are not written out one after the other.
@@ -158,11 +160,14 @@ def _same(builder: Builder, v: Value, out: Ref) -> None:
 def _take_name(new: Value, old: Value, known: dict[Value, Ref]) -> None:
     new.hint, new.user, new.prefix = old.hint, old.user, old.prefix
     if old.wrt is not None:
-        new.wrt = known[old.wrt].value if old.wrt in known else old.wrt
+        wrt = known[old.wrt].value if old.wrt in known else old.wrt
+        new.wrt = None if wrt is new else wrt
 
 
 def _batch_node(b: Batched, strict: bool) -> Any:
     op = b.node.op
+    if op is call:
+        return _call(b, strict)
     rule = op.batch_rule
     if rule is None and len(op.type_only) == len(b.node.inputs):
         return Unbatched(op(*map(b.example, range(len(b.inputs))), **b.node.attrs))
@@ -174,6 +179,71 @@ def _batch_node(b: Batched, strict: bool) -> Any:
     if rule is not None:
         made = rule(b, *b.inputs, **b.node.attrs)
     return _loop(b, op, strict) if made is NotImplemented else made
+
+
+# ---------------------------------------------------------------------------- calls
+def _call(b: Batched, strict: bool) -> Any:
+    """The call of a body for the batch; its rules are for the batch too."""
+    body: Body = b.node.attrs["body"]
+    flags = [b.has(i) for i in range(len(b.inputs))]
+    rule: Any = body.rule
+    if isinstance(rule, Pullback):
+        rule = _batch_pullback(rule, flags, b, strict)
+    elif isinstance(rule, Pushforward):
+        more = [*flags, *[flags[i] for i in rule.wrt]]
+        pushed = _batch_body(rule.body, more, b, strict)
+        rule = Pushforward(pushed, rule.wrt, rule.args, rule.used)
+    made = _batch_body(body, flags, b, strict, rule)
+    return call(*b.inputs, body=made)
+
+
+def _batch_pullback(rule: Pullback, flags: list, b: Batched, strict: bool) -> Pullback:
+    graph = rule.body.graph
+    count = len(graph.params) - len(rule.extra)
+    more = [True] * count + [flags[i] for i in rule.extra]
+    summed = [not flags[i] for i in rule.wrt]
+    return Pullback(
+        rule.plain,
+        _batch_body(rule.primal, flags, b, strict),
+        _batch_body(rule.body, more, b, strict, summed=summed),
+        rule.wrt,
+        rule.args,
+        rule.extra,
+        rule.used,
+    )
+
+
+def _batch_body(
+    body: Body,
+    flags: Sequence[bool],
+    b: Batched,
+    strict: bool,
+    rule: Any = None,
+    summed: Sequence[bool] = (),
+) -> Body:
+    """A body whose results all have a batch axis, but for those that are summed."""
+    scratch = Builder()
+    whole = {
+        v: Value(ArrayType((b.size, *v.type.shape), v.type.dtype), v.hint)
+        for v, f in zip(body.graph.params, flags, strict=False)
+        if f
+    }
+    params = [whole.get(v, v) for v in body.graph.params]
+    known = {v: scratch.wrap(w) for v, w in whole.items()}
+    made = batch(scratch, body.graph.nodes, known, b.size, strict)
+    scratch.derived = True
+    results = []
+    for k, v in enumerate(body.graph.results):
+        x = made.get(v)
+        if x is None:
+            shape = (b.size, *v.type.shape)
+            x = broadcast_to(scratch.wrap(v), shape=shape)
+        if k < len(summed) and summed[k]:
+            x = reduce_sum(x, axis=0)
+        results.append(x.value)
+    name = f"{body.name}_batch"
+    graph = Graph(name, params, scratch.nodes, results, sizes_of(params))
+    return Body(name, graph, rule, body.doc)
 
 
 # ------------------------------------------------------------------------- families

@@ -9,11 +9,13 @@ the pullback of an elementwise op multiplies by a diagonal matrix, its own trans
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from tracegrad.autodiff.calls import no_rule, opened_again, push_call
 from tracegrad.autodiff.reverse import is_elementwise, pull_back
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
+from tracegrad.ops.call import NoRule, Pushforward, call, expanded
 from tracegrad.ops.cast import alias, astype
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref
@@ -57,9 +59,13 @@ def push_forward(
     }
     before = builder.at, builder.phase, builder.derived
     builder.derived = True
-    for node in nodes:
+    for node in nodes if apart else _opened(nodes, known):
         if not apart:
             builder.nodes.append(node)
+        elif _is_transparent(node, known):
+            builder.at, builder.phase = node.at, BACKWARD
+            _push_inside(builder, node, known)
+            continue
         given = [known.get(v) for v in node.inputs]
         if all(t is None for t in given):
             continue
@@ -81,6 +87,31 @@ def push_forward(
     return known
 
 
+def _opened(nodes: Sequence[Node], known: Tangents) -> Iterator[Node]:
+    """The nodes, with those of its body in the place of a call without a rule."""
+    for node in nodes:
+        if _is_transparent(node, known):
+            yield from _opened(expanded(node), known)
+        else:
+            yield node
+
+
+def _is_transparent(node: Node, known: Tangents) -> bool:
+    """Whether a node is a call that is differentiated as its body is."""
+    if node.op is not call or not any(v in known for v in node.inputs):
+        return False
+    return node.attrs["body"].transparent
+
+
+def _push_inside(builder: Builder, node: Node, known: Tangents) -> None:
+    """The tangents of a call's outputs, apart from it: its body is computed again."""
+    nodes, results = opened_again(builder, node)
+    found = push_forward(builder, nodes, list(known), list(known.values()), apart=True)
+    for out, v in zip(node.outputs, results, strict=True):
+        if v in found:
+            known[out] = found[v]
+
+
 def _tangents_of(
     builder: Builder, node: Node, given: list[Ref | None]
 ) -> list[Ref | None]:
@@ -88,6 +119,15 @@ def _tangents_of(
     op = node.op
     if op is alias:
         return given
+    if op is call:
+        rule = node.attrs["body"].rule
+        if isinstance(rule, NoRule):
+            raise no_rule(node)
+        if isinstance(rule, Pushforward):
+            made = push_call(builder, node, given, rule)
+        else:
+            made = _rule_transposed(builder, node, given)
+        return _conformed(made, node)
     if op.tangent is None and not op.differentiable:
         raise UnsupportedError(
             f"{op.spelling} has no derivative rule yet",
@@ -103,6 +143,10 @@ def _tangents_of(
         made = [_diagonal(builder, node, given)]
     else:
         made = _transposed(builder, node, given)
+    return _conformed(made, node)
+
+
+def _conformed(made: list[Ref | None], node: Node) -> list[Ref | None]:
     return [
         None if t is None or not v.type.differentiable else _conform(t, v)
         for t, v in zip(made, node.outputs, strict=True)
@@ -198,6 +242,23 @@ def _transposed(
     made_of = dict(zip(outputs, back, strict=True))
     found = [made_of.get(v) for v in node.outputs]
     return [None if t is None else builder.wrap(t.value) for t in found]
+
+
+def _rule_transposed(
+    builder: Builder, node: Node, given: list[Ref | None]
+) -> list[Ref | None]:
+    """`_transposed` of a rule of the user's, who is told if it is not linear."""
+    try:
+        return _transposed(builder, node, given)
+    except NonlinearRule:
+        name = node.attrs["body"].name
+        raise UnsupportedError(
+            f"the rule of `{name}` is not linear in the cotangent, so that it has no "
+            "forward mode",
+            op=name,
+            at=node.at[-1] if node.at else None,
+            fix="use reverse mode (tg.grad, tg.vjp, tg.jacrev), or tg.custom_jvp",
+        ) from None
 
 
 def _in_place(made: Node, builder: Builder, primal: dict[Value, Value]) -> Node:

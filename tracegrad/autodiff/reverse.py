@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracegrad.autodiff.activity import active_values
+from tracegrad.autodiff.calls import pull_call
 from tracegrad.autodiff.cotangent import Accumulator
 from tracegrad.autodiff.regions import pull_regions
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Node, Value
+from tracegrad.ops.call import call
 from tracegrad.ops.define import Op
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.select import where
@@ -136,6 +138,8 @@ def _pull_node(
     if node.regions:
         take = lambda v: _taken(accumulators, v)
         parts = pull_regions(builder, node, cts, active, pull_back, take)
+    elif node.op is call:
+        parts = pull_call(builder, node, cts, active, pull_back)
     else:
         if node.outputs[0] in masks.exposed and len(cts) == 1:
             masked, cts = masks.take_off(cts)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tracegrad.ir.graph import Graph
 from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import identity, rewrite, simplify  # noqa: F401 - registers rules
+from tracegrad.passes.calls import open_calls, tidy_calls
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
 from tracegrad.passes.regions import prune
@@ -28,7 +29,7 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     """
     check = verify if enabled() else _accept
     fast = optimize == "fast"
-    graph = drop_aliases(graph)
+    graph = open_calls(drop_aliases(graph))
     graph = check(merge_common(remove_dead_code(check(graph)), fast))
     graph = _rewrite(graph, rewrite.RULES, check)
     plain = check(weaken(graph))
@@ -38,6 +39,7 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     graph = _rewrite(graph, rewrite.FINISHING, check)
     graph = share_exponentials(merge_common(graph, fast))
     graph = keep_apart(share_decompositions(graph))
+    graph = tidy_calls(graph, lambda body: optimise(body, optimize))
     return check(remove_dead_code(_regions(graph, optimize)))
 
 

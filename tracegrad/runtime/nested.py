@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves
 from tracegrad.ir.tree import restore as restore_tree
+from tracegrad.ops.call import call, rules_used
 from tracegrad.ops.infer import same_shape
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.runtime.binding import Binder, resolve, walk
@@ -109,7 +111,9 @@ def inline_targets(
             _check(tree, slots[i].name, options.op, binder)
         result = as_values(result)
         value, aux = split_aux(result, options.has_aux, options.op, binder.at)
-        return record(Targets(builder, nodes, targets, one, result, value, aux))
+        made = record(Targets(builder, nodes, targets, one, result, value, aux))
+        use_rules(builder, nodes, values_of(targets))
+        return made
 
     return inline(
         function,
@@ -117,6 +121,13 @@ def inline_targets(
         {key: slots[i].argument for key, i in named.items()},
         transform,
     )
+
+
+def use_rules(builder: Builder, nodes: list[Node], wrt: list[Value]) -> None:
+    """Mark the user's rules as used by this derivative."""
+    if any(node.op is call for node in nodes):
+        active = active_values(nodes, wrt)
+        builder.nodes = rules_used(builder.nodes, active)
 
 
 def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:

@@ -16,12 +16,9 @@ from tracegrad.ops.cast import astype
 from tracegrad.ops.infer import same_shape, shape_text
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.runtime.binding import Binder, step_text
-from tracegrad.runtime.derive import (
-    as_values,
-    split_aux,
-    tangent_tree,
-    tuple_of,
-)
+from tracegrad.runtime.derive import as_values, split_aux, tangent_tree, tuple_of
+from tracegrad.runtime.derive import values_of as all_values
+from tracegrad.runtime.nested import use_rules
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -60,6 +57,7 @@ def inline_jvp(
         builder.nodes = setup
         wrt, refs = [v for v, _ in pairs], [t for _, t in pairs]
         found = push_forward(builder, nodes, wrt, refs)
+        use_rules(builder, nodes, wrt)
         parts = [value, tangent_tree(builder, value, found)]
         return tuple_of(parts if aux is None else [*parts, aux])
 
@@ -78,6 +76,7 @@ def inline_linearize(
         whole = as_values(result)
         value, _ = split_aux(whole, has_aux, "tg.linearize", binder.at)
         kept.append((builder, nodes, params[0], value))
+        use_rules(builder, nodes, all_values(params[0]))
         return whole
 
     out = inline(binder.function, primals, {}, transform)
