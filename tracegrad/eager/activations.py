@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.eager import rules
 from tracegrad.eager.arithmetic import clamp, where
-from tracegrad.eager.engine import entry_of
+from tracegrad.eager.engine import Entry, entry_of
 from tracegrad.eager.faster import BODIES
 from tracegrad.eager.inplace import in_place, named
 from tracegrad.eager.registry import op_function, torch_function, write_out
@@ -130,14 +131,20 @@ def nan_to_num(
 
 
 # ------------------------------------------------------------------------- activations
-def _zero_where(mask: Tensor, x: Tensor) -> Tensor:
-    return where(mask, wrap(np.zeros((), x._data.dtype)), x)
+# A maximum with a rule of its own, apart from the entry of `torch.maximum`.
+_relu = Entry(select.maximum)
+_relu.title, _relu.rules = "ReluBackward0", tuple(rules.RELU)
+_zeros: dict[np.dtype, Tensor] = {}
 
 
 @torch_function("relu", methods=True, inplace=True)
 def relu(input: Tensor) -> Tensor:
     """max(x, 0); at 0 the derivative is 0."""
-    return named(_zero_where(input <= 0, input), "ReluBackward0")
+    dtype = input._data.dtype
+    zero = _zeros.get(dtype)
+    if zero is None:
+        zero = _zeros[dtype] = wrap(np.zeros((), dtype))
+    return _relu.eager(input, zero)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:

@@ -357,7 +357,7 @@ def _has_several_outputs(op: Op) -> bool:
         return ufunc.nout > 1
     sample = op.samples[0]
     arrays = sample.make()
-    return isinstance(op.run(*arrays, **sample.attrs), tuple | list)
+    return isinstance(plain(op)(*arrays, **sample.attrs), tuple | list)
 
 
 def _fixed(entry: Entry) -> Callable:

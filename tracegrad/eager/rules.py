@@ -41,3 +41,5 @@ DIVIDE = [
     lambda ct, z, x, y: -(ct * (x / y / y)),
 ]
 POWER = [base_of_power, exponent_of_power]
+# Of max(x, 0), from its result, as PyTorch: at 0 the derivative is 0.
+RELU = [lambda ct, z, x, y: where(z <= 0, 0.0, ct), None]
