@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tracegrad.autodiff.calls import no_rule, opened_again, push_call
+from tracegrad.autodiff.forward_regions import push_regions
 from tracegrad.autodiff.reverse import is_elementwise, pull_back
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
@@ -60,6 +61,10 @@ def push_forward(
     before = builder.at, builder.phase, builder.derived
     builder.derived = True
     for node in nodes if apart else _opened(nodes, known):
+        if node.regions and any(v in known for v in node.inputs):
+            builder.at, builder.phase = node.at, BACKWARD if apart else node.phase
+            _push_regions(builder, node, known, apart)
+            continue
         if not apart:
             builder.nodes.append(node)
         elif _is_transparent(node, known):
@@ -110,6 +115,17 @@ def _push_inside(builder: Builder, node: Node, known: Tangents) -> None:
     for out, v in zip(node.outputs, results, strict=True):
         if v in found:
             known[out] = found[v]
+
+
+def _push_regions(builder: Builder, node: Node, known: Tangents, apart: bool) -> None:
+    """Branches and loops: one node computes the values and the tangents."""
+    given = [known.get(v) for v in node.inputs]
+    outputs = [Value(v.type, v.hint) for v in node.outputs] if apart else node.outputs
+    made = push_regions(builder, node, given, push_forward, outputs)
+    for v, t in zip(node.outputs, made, strict=True):
+        if t is not None:
+            known[v] = t
+            t.value.wrt, t.value.prefix = v, "t"
 
 
 def _tangents_of(

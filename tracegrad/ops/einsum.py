@@ -64,6 +64,17 @@ def einsum(*xs, subscripts):
     return xp.einsum(subscripts, *xs)
 
 
+@einsum.jvp
+def _(t, y, *xs, subscripts):
+    total: Any = None
+    for i, moved in enumerate(t):
+        if moved is not None:
+            operands = [*xs[:i], moved, *xs[i + 1 :]]
+            part = einsum(*operands, subscripts=subscripts)
+            total = part if total is None else total + part
+    return total
+
+
 @einsum.batch
 def _(b, *xs, subscripts):
     inputs, output = _split(subscripts)

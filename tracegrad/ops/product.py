@@ -496,3 +496,20 @@ def _first_product(chain: tuple[int, ...]) -> int:
         k = cut[i, j]
         i, j = (i, k) if k > i else (k + 1, j)
     return i
+
+
+# ------------------------------------------------------------------------- forward mode
+def _bilinear(product_op: Any) -> None:
+    """The tangent of a product: each operand moved in turn."""
+
+    @product_op.jvp
+    def _(t, z, a, b, **attrs):
+        left = None if t[0] is None else product_op(t[0], b, **attrs)
+        right = None if t[1] is None else product_op(a, t[1], **attrs)
+        if left is None or right is None:
+            return right if left is None else left
+        return left + right
+
+
+for _product in (matmul, outer, tensordot, kron, cross):
+    _bilinear(_product)
