@@ -323,7 +323,7 @@ def program(seed: int, length: int = 18) -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [pytest.param(k, marks=pytest.mark.slow if k > 1 else ()) for k in range(30)],
+    [pytest.param(k, marks=pytest.mark.fuzz if k > 1 else ()) for k in range(30)],
 )
 def test_programs(block):
     for seed in range(100 * block, 100 * block + 100):

@@ -203,7 +203,7 @@ def test_programs(first: int) -> None:
     assert sum(map(run, range(first, first + 20))) > 50
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.parametrize("first", range(1000, 3000, 50))
 def test_many_programs(first: int) -> None:
     for seed in range(first, first + 50):
