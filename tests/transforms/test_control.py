@@ -1,4 +1,4 @@
-"""Forward mode through branches and loops, against JAX."""
+"""Forward mode and batches of branches and loops, against JAX."""
 
 from __future__ import annotations
 
@@ -100,3 +100,58 @@ def test_source():
     text = str(tg.jvp(f).source(POINT, (MOVED[0], MOVED[1], None)))
     assert "t_h = (h @ t_w + t_h @ w) * (1.0 - " in text or "h @ t_w" in text
     assert text.count("for t in range(") == 1
+
+
+def switch(np_, of):
+    def f(w, start, xs):
+        which = (np_.sum(start) * 2.0).astype(int)
+        branches = [lambda a: a, lambda a: a * 2.0, lambda a: np_.sin(a)]
+        return np_.sum(of.switch(which, branches, start) * xs)
+
+    return f
+
+
+BATCH = (
+    np.stack([W, 2.0 * W, W - 1.0, W.T]),
+    np.stack([START, 2.0 * START, -START, START**2]),
+    np.stack([XS, 0.5 * XS, XS - 1.0, XS**2]),
+)
+
+
+@pytest.mark.parametrize("axes", [(None, 0, None), (0, 0, 0), (0, None, 0)])
+@pytest.mark.parametrize("case", [*CASES, switch])
+def test_vmap(case, axes):
+    f, g = case(np, tg), case(jnp, jax.lax)
+    args = [p if a is None else b for a, p, b in zip(axes, POINT, BATCH, strict=True)]
+    want = jax.vmap(g, in_axes=axes)(*args)
+    np.testing.assert_allclose(tg.vmap(f, in_axes=axes)(*args), want, rtol=1e-10)
+    if case is while_loop:
+        return
+    got = tg.vmap(tg.grad(f), in_axes=axes)(*args)
+    want = jax.vmap(jax.grad(g), in_axes=axes)(*args)
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
+    args[0] = W
+    axes = (None, *axes[1:])
+    total = lambda of, np_, h: (
+        lambda w: np_.sum(of.vmap(h, in_axes=axes)(w, *args[1:]) ** 2)
+    )
+    got = tg.grad(total(tg, np, f))(W)
+    want = jax.grad(total(jax, jnp, g))(W)
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", [scan, branch, counted])
+def test_hessian(case):
+    f, g = case(np, tg), case(jnp, jax.lax)
+    got = tg.hessian(lambda start: f(W, start, XS))(START)
+    want = jax.hessian(lambda start: g(W, start, XS))(START)
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
+
+
+def test_a_batch_of_loops_is_one_loop():
+    source = tg.vmap(scan(np, tg), in_axes=(None, 0, 0)).source(W, *BATCH[1:])
+    assert str(source).count("for t in range(") == 1
+    text = str(tg.vmap(while_loop(np, tg), in_axes=(None, 0, None)).source(
+        W, BATCH[1], XS
+    ))  # fmt: skip
+    assert "while np.any(" in text

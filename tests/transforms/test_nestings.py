@@ -110,24 +110,22 @@ def test_each_step(step):
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.sampled_from(NAMES), st.lists(st.sampled_from(STEPS), min_size=2, max_size=2))
 def test_two_deep(name, steps):
-    if CASES[name].scalar:
-        steps = [_grad, *steps[1:]] if steps[0] in (_jacfwd, _jacrev) else steps
-    agree(name, _vector(name, steps))
+    agree(name, _vector(steps))
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(NAMES), st.lists(st.sampled_from(STEPS), min_size=3, max_size=3))
 def test_three_deep(name, steps):
-    agree(name, _vector(name, steps))
+    agree(name, _vector(steps))
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(st.sampled_from(NAMES), st.lists(st.sampled_from(STEPS), min_size=3, max_size=3))
 def test_three_deep_quickly(name, steps):
-    agree(name, _vector(name, steps))
+    agree(name, _vector(steps))
 
 
-def _vector(name, steps):
-    """The first step makes a function of a vector that returns a vector."""
-    return steps if not CASES[name].scalar else [_grad, *steps[1:]]
+def _vector(steps):
+    """The first step makes a function of a vector that returns such a vector."""
+    return [_grad, *steps[1:]]

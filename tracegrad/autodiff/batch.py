@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracegrad.autodiff.batch_regions import Batching, Turns, batch_regions
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.dims import product
 from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.region import copied
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.call import Body, Pullback, Pushforward, call, sizes_of
+from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import Batch, Op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.join import looped
@@ -120,30 +123,81 @@ def batch(
         UnsupportedError: an op has no rule, and there are too many examples to loop
             over, or `strict`.
     """
-    known = dict(batched)
+    known: dict[Value, Any] = dict(batched)
     before = builder.at, builder.phase, builder.derived
+    how = Batching(size, strict, _batch_all)
+    _batch_all(builder, nodes, known, size, strict, how)
+    builder.at, builder.phase, builder.derived = before
+    return {
+        v: found.batch if isinstance(found, Turns) else found
+        for v, found in known.items()
+    }
+
+
+def _batch_all(
+    builder: Builder,
+    nodes: Sequence[Node],
+    known: dict[Value, Any],
+    size: Size,
+    strict: bool,
+    how: Batching | None = None,
+) -> dict[Value, Any]:
+    """Record nodes; stacks of turns may be among what is known."""
+    how = how or Batching(size, strict, _batch_all)
     for node in nodes:
-        flags = [v in known for v in node.inputs]
-        if not any(flags):
+        if not any(v in known for v in node.inputs):
             builder.nodes.append(node)
             continue
         builder.at, builder.phase, builder.derived = node.at, node.phase, True
-        first = len(builder.nodes)
-        inputs = [known[v] if v in known else builder.wrap(v) for v in node.inputs]
-        made = _batch_node(Batched(node, inputs, flags, size), strict)
-        fresh = {v for n in builder.nodes[first:] for v in n.outputs}
-        plain = isinstance(made, Unbatched)
-        outs = made.out if isinstance(made, Unbatched) else made
-        outs = outs if type(outs) is tuple else (outs,)
-        for v, out in zip(node.outputs, outs, strict=True):
-            if plain:
-                _same(builder, v, out)
-                continue
-            known[v] = out
-            if out.value in fresh:
-                _take_name(out.value, v, known)
-    builder.at, builder.phase, builder.derived = before
+        if node.regions and batch_regions(builder, node, known, how):
+            continue
+        if not _turn(builder, node, known):
+            _one(builder, node, known, size, strict)
     return known
+
+
+def _turn(builder: Builder, node: Node, known: dict[Value, Any]) -> bool:
+    """A read of one turn of a stack, and zeros like a stack."""
+    stack = known.get(node.inputs[0])
+    if not isinstance(stack, Turns) or any(v in known for v in node.inputs[1:]):
+        return False
+    if node.op is zeros_like:
+        known[node.out] = Turns(zeros_like(stack.stack, **node.attrs))
+        return True
+    single = node.op is getitem and len(node.attrs["index"]) == 1
+    if not single or node.out.type.ndim != node.inputs[0].type.ndim - 1:
+        return False
+    rest = [builder.wrap(v) for v in node.inputs[1:]]
+    known[node.out] = getitem(stack.stack, *rest, **node.attrs)
+    _take_name(known[node.out].value, node.out, known)
+    return True
+
+
+def _one(
+    builder: Builder, node: Node, known: dict[Value, Any], size: Size, strict: bool
+) -> None:
+    first = len(builder.nodes)
+    flags = [v in known for v in node.inputs]
+    inputs = [
+        builder.wrap(v)
+        if (found := known.get(v)) is None
+        else found.batch
+        if isinstance(found, Turns)
+        else found
+        for v in node.inputs
+    ]
+    made = _batch_node(Batched(node, inputs, flags, size), strict)
+    fresh = {v for n in builder.nodes[first:] for v in n.outputs}
+    plain = isinstance(made, Unbatched)
+    outs = made.out if isinstance(made, Unbatched) else made
+    outs = outs if type(outs) is tuple else (outs,)
+    for v, out in zip(node.outputs, outs, strict=True):
+        if plain:
+            _same(builder, v, out)
+            continue
+        known[v] = out
+        if out.value in fresh:
+            _take_name(out.value, v, known)
 
 
 def _same(builder: Builder, v: Value, out: Ref) -> None:
@@ -157,10 +211,10 @@ def _same(builder: Builder, v: Value, out: Ref) -> None:
     builder.append(node)
 
 
-def _take_name(new: Value, old: Value, known: dict[Value, Ref]) -> None:
+def _take_name(new: Value, old: Value, known: dict[Value, Any]) -> None:
     new.hint, new.user, new.prefix = old.hint, old.user, old.prefix
     if old.wrt is not None:
-        wrt = known[old.wrt].value if old.wrt in known else old.wrt
+        wrt = getattr(known.get(old.wrt), "value", old.wrt)
         new.wrt = None if wrt is new else wrt
 
 
@@ -303,14 +357,12 @@ _FAMILIES = {
 def _loop(b: Batched, op: Op, strict: bool) -> Any:
     """The op once for each example: the last resort."""
     at = b.node.at[-1] if b.node.at else None
-    if strict or b.node.regions:
+    if strict:
         raise UnsupportedError(
             f"{op.spelling} has no batching rule",
             op=op.spelling,
             at=at,
-            fix="use another function, or leave out strict=True to loop over the batch"
-            if strict
-            else "use a Python loop, or np.where in the place of a branch",
+            fix="use another function, or leave out strict=True to loop over the batch",
         )
     if isinstance(b.size, Dim) or b.size > MAX_TURNS or b.size == 0:
         raise UnsupportedError(
@@ -325,10 +377,28 @@ def _loop(b: Batched, op: Op, strict: bool) -> Any:
         args = [
             getitem(x, index=(i,)) if b.has(k) else x for k, x in enumerate(b.inputs)
         ]
-        made = op(*args, **b.node.attrs)
+        made = _again(b.node, args) if b.node.regions else op(*args, **b.node.attrs)
         rows.append(made if type(made) is tuple else (made,))
     outs = [looped(*column, of=op.spelling) for column in zip(*rows, strict=True)]
     return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _again(node: Node, args: list[Ref]) -> Any:
+    """A node with regions on other inputs."""
+    builder = args[0].builder
+    outputs = tuple([Value(v.type, v.hint) for v in node.outputs])
+    inputs = tuple([x.value for x in args])
+    regions = []
+    for region in node.regions:
+        known = {v: Value(v.type, v.hint) for v in region.params}
+        params = list(known.values())
+        nodes, results = copied(region.nodes, region.results, known)
+        regions.append(Graph(region.name, params, nodes, results))
+    made = node.changed(inputs=inputs, outputs=outputs, regions=tuple(regions))
+    made.derived = True
+    builder.append(made)
+    refs = tuple([builder.wrap(v) for v in outputs])
+    return refs[0] if len(refs) == 1 else refs
 
 
 # --------------------------------------------------------------------- in and out of it
