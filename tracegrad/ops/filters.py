@@ -83,7 +83,9 @@ _CONVOLUTIONS = (
     *[call(arg(5), arg(2), mode=mode) for mode in ("same", "valid")],
     *[call(arg(3), arg(6), mode=mode) for mode in ("same", "valid")],
     call(arg(4, 3), arg(2, 3)),
-    *[call(arg(4, 3), arg(2, 3), mode=mode) for mode in ("same", "valid")],
+    call(arg(4, 3), arg(2, 3), mode="same"),
+    # JAX refuses equal sizes here.
+    call(arg(4, 3), arg(2, 3), mode="valid").without("jax"),
     call(arg(4, dtype="complex128"), arg(3, dtype="complex128"), mode="same"),
 )
 _IN_PLANES = tuple([s for s in _CONVOLUTIONS if len(s.arrays[0].shape) == 2])
@@ -251,7 +253,10 @@ def _(ct, y, b, a, x, *, axis):
     infer=lambda g, x, like: ArrayType(like.shape, result_dtype(g, x)),
     type_only=(2,),
     noun="products",
-    samples=[call(arg("n"), arg("n"), arg(3)), call(arg(2, 5), arg(2, 5), arg(2))],
+    samples=[
+        call(arg("n"), arg("n"), arg(3)).without("jax"),
+        call(arg(2, 5), arg(2, 5), arg(2)).without("jax"),
+    ],
 )
 def lagged(g, x, like):
     """Sums of `g[..., i] * x[..., i - lag]` for as many lags as `like` is long."""
