@@ -126,6 +126,8 @@ class FunctionBuilder:
         for path, leaf in paths(parameter.tree):
             v = leaf.value
             stem = _stem(parameter.name, path)
+            if v.prefix == "t" and not stem.startswith("t_"):
+                stem = f"t_{stem}"
             lower.stems[v] = stem
             where = _access(name(parameter.name), path, self.context)
             reads = len(lower.plan.readers.get(v, ()))

@@ -381,7 +381,7 @@ class Lowering:
         prefixes: list[str] = []
         while len(prefixes) <= _MAX_ORDER:
             known = self.stems.get(v) or self.variables.get(v)
-            if known is None and prefixes and v.hint:
+            if known is None and v.hint:
                 known = v.hint
             if known is not None or v.wrt is None:
                 break

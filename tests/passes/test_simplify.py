@@ -165,6 +165,7 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
     # These have tests of their own.
     defined -= {"broadcast_empty", "count_rows_once"}
     defined -= {"logistic_slope", "select_outward", "merge_selections"}
+    defined -= {"drop_kept_axes", "sum_of_sum", "zeros_like_source"}
     assert defined - {name for name, count in fired.items() if count} == set()
 
 
@@ -177,6 +178,22 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
         (lambda x, y: 2.0 * (3.0 * x), ["multiply"]),
         (lambda x, y: 2.0 * (x * y) * y, ["multiply", "multiply", "multiply"]),
         (lambda x, y: x + x, ["multiply"]),
+        (
+            lambda x, y: OPS["getitem"](
+                OPS["sum"](x, axis=0, keepdims=True), index=(0,)
+            ),
+            ["sum"],
+        ),
+        (
+            lambda x, y: OPS["sum"](
+                OPS["sum"](OPS["reshape"](x * y, shape=(1, 3)), axis=1)
+            ),
+            ["multiply", "reshape", "sum"],
+        ),
+        (
+            lambda x, y: OPS["zeros_like"](OPS["zeros_like"](x * y)),
+            ["zeros_like"],
+        ),
         (
             lambda x, y: OPS["where"](m := x > y, y, 0.0) + OPS["where"](m, 0.0, x),
             ["greater", "where"],

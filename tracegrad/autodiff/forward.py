@@ -82,14 +82,20 @@ def push_forward(
         made = _tangents_of(builder, node, given)
         fresh = {v for n in builder.nodes[first:] for v in n.outputs}
         for v in fresh:
-            v.wrt = None
+            if v.prefix != "t":
+                v.wrt = None
         for v, t in zip(node.outputs, made, strict=True):
             if t is not None:
                 known[v] = t
-                if t.value in fresh:
+                if t.value in fresh or _is_nameless(t.value, v):
                     t.value.wrt, t.value.prefix = v, "t"
     builder.at, builder.phase, builder.derived = before
     return known
+
+
+def _is_nameless(t: Value, v: Value) -> bool:
+    """Whether a tangent handed on is better named after `v`."""
+    return bool(t.prefix == "t" and t.wrt and not t.wrt.hint and v.hint and not t.hint)
 
 
 def _opened(nodes: Sequence[Node], known: Tangents) -> Iterator[Node]:
@@ -192,7 +198,9 @@ def _linear(builder: Builder, node: Node, given: list[Ref | None]) -> Ref:
         elif v.type.weak:
             args.append(builder.wrap(Const(0.0)))
         else:
-            args.append(zeros_like(builder.wrap(v)))
+            zero = zeros_like(builder.wrap(v))
+            zero.value.wrt, zero.value.prefix = v, "t"
+            args.append(zero)
     if is_elementwise(node.op) and any(t is None for t in given):  # no zeros are added
         found = _diagonal(builder, node, given)
         assert found is not None

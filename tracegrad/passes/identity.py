@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from tracegrad.ir.graph import Node, Value
-from tracegrad.ops.create import eye, zeros, zeros_like
+from tracegrad.ops.create import eye, full_like, zeros, zeros_like
 from tracegrad.ops.elementwise import multiply
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
+from tracegrad.ops.scatter import scatter_add, setitem
 from tracegrad.ops.shape import broadcast_to, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
 
@@ -80,3 +81,16 @@ def broadcast_zeros(r: Rewriter, node: Node) -> Any:
         return None
     out = node.outputs[0].type
     return r.record(zeros, (), {"shape": out.shape, "dtype": out.dtype.name})
+
+
+@rewrites(zeros_like)
+def zeros_like_source(r: Rewriter, node: Node) -> Any:
+    """Zeros like what was written into are zeros like what that was made from."""
+    made = r.made_by.get(node.inputs[0])
+    if made is None or made.op not in (zeros_like, full_like, setitem, scatter_add):
+        return None
+    if made.op is zeros_like and made.attrs["dtype"] is not None:
+        return None
+    if not made.derived or made.inputs[0].type != made.outputs[0].type:
+        return None
+    return zeros_like(r.ref(made.inputs[0]), **node.attrs)

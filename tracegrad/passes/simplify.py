@@ -18,7 +18,7 @@ from tracegrad.ops.create import arange, full, full_like, size, zeros, zeros_lik
 from tracegrad.ops.define import OPS, Op
 from tracegrad.ops.elementary import exp
 from tracegrad.ops.index import FULL, getitem
-from tracegrad.ops.infer import broadcast_shapes
+from tracegrad.ops.infer import broadcast_shapes, normal_axes
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
 from tracegrad.ops.reduce import mean, sum
@@ -474,12 +474,36 @@ def read_of_broadcast(r: Rewriter, node: Node) -> Any:
 
 
 @rewrites(sum)
+def sum_of_sum(r: Rewriter, node: Node) -> Any:
+    """The sum of all sums along an axis is the sum of all elements."""
+    made = r.source(node.inputs[0], sum)
+    if made is None or node.attrs["axis"] is not None or node.attrs["keepdims"]:
+        return None
+    return sum(r.ref(made.inputs[0]))
+
+
+@rewrites(sum)
 def sum_of_broadcast(r: Rewriter, node: Node) -> Any:
     """The sum of a broadcast scalar is the scalar times the number of elements."""
     made = r.source(node.inputs[0], broadcast_to)
     if made is None or made.inputs[0].type.shape or node.attrs["axis"] is not None:
         return None
     return size(r.ref(node.inputs[0])) * r.ref(made.inputs[0])
+
+
+@rewrites(getitem)
+def drop_kept_axes(r: Rewriter, node: Node) -> Any:
+    """`sum(x, axis=1, keepdims=True)[:, 0]` is `sum(x, axis=1)`."""
+    made = r.source(node.inputs[0], sum) or r.source(node.inputs[0], mean)
+    if made is None or not made.attrs["keepdims"]:
+        return None
+    rank = made.outputs[0].type.ndim
+    axes = normal_axes(made.attrs["axis"], rank)
+    index = node.attrs["index"]
+    wanted = tuple([0 if i in axes else FULL for i in range(rank)])
+    if len(node.inputs) > 1 or (*index, *[FULL] * (rank - len(index))) != wanted:
+        return None
+    return made.op(r.ref(made.inputs[0]), axis=made.attrs["axis"])
 
 
 @rewrites(astype)

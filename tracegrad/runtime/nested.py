@@ -19,6 +19,7 @@ from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.call import call, rules_used
 from tracegrad.ops.infer import same_shape
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.passes.reroll import reroll
 from tracegrad.runtime.binding import Binder, resolve, walk
 from tracegrad.runtime.derive import (
     arranged,
@@ -103,7 +104,12 @@ def inline_targets(
     positional = [i for i, slot in enumerate(slots) if slot.keyword is None]
     named = {slot.keyword: i for i, slot in enumerate(slots) if slot.keyword}
 
+    whole = is_whole()
+
     def transform(builder: Any, nodes: list[Node], params: tuple, result: Tree) -> Tree:
+        if whole and options.reroll:
+            nodes = builder.nodes = reroll(nodes, values_of([as_values(result)]))
+            nodes = list(nodes)
         trees = dict(zip(positional, params[0], strict=True))
         trees |= {named[key]: tree for key, tree in params[1].items()}
         targets = [trees[i] for i in wrt]
@@ -121,6 +127,12 @@ def inline_targets(
         {key: slots[i].argument for key, i in named.items()},
         transform,
     )
+
+
+def is_whole() -> bool:
+    """Whether no function of the user's is around: it could keep a value of a turn."""
+    session: Any = ACTIVE.session
+    return not session.locator.find()
 
 
 def use_rules(builder: Builder, nodes: list[Node], wrt: list[Value]) -> None:

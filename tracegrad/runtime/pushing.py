@@ -15,10 +15,11 @@ from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.cast import astype
 from tracegrad.ops.infer import same_shape, shape_text
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.passes.reroll import reroll
 from tracegrad.runtime.binding import Binder, step_text
 from tracegrad.runtime.derive import as_values, split_aux, tangent_tree, tuple_of
 from tracegrad.runtime.derive import values_of as all_values
-from tracegrad.runtime.nested import use_rules
+from tracegrad.runtime.nested import is_whole, use_rules
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -42,11 +43,15 @@ def inline_jvp(
         op: public name, for errors.
     """
     given = [build(t, _leaf) for t in tangents]
+    whole = is_whole()
     names = [slot.name for slot in binder.slots(primals, {}) if slot.given]
 
     def transform(
         builder: Builder, nodes: list[Node], params: tuple, result: Tree
     ) -> Tree:
+        if whole:
+            nodes = reroll(nodes, all_values([as_values(result)]))
+            builder.nodes = list(nodes)
         pairs: list[tuple[Value, Ref]] = []
         for name, tree, t in zip(names, params[0], given, strict=True):
             pairs += paired(builder, tree, t, name, op, binder)
@@ -154,12 +159,22 @@ def paired(
     )
 
 
+def _name(t: Value, v: Value) -> None:
+    """A tangent that is an argument, such as `t_params["w"]`, is called `t_w`."""
+    session: Any = ACTIVE.session
+    if t in session.params and t.prefix != "t":
+        t.prefix, t.wrt = "t", v
+        if t.hint and not t.hint.startswith("t_"):
+            t.hint = f"t_{t.hint}"
+
+
 def conformed(
     builder: Builder, x: Any, v: Value, where: str, op: str, binder: Binder
 ) -> Ref:
     """A tangent with the dtype of its primal."""
     if is_traced(x):
         ref = lower(x, [])
+        _name(ref.value, v)
     else:
         ref = builder.wrap(builder.lift(float(x) if type(x) is int else x))
     to = v.type
