@@ -173,9 +173,8 @@ def main() -> None:
         torch.set_num_threads(1)
     libraries = [tg] if torch is None else [tg, torch]
     gc.disable()
-    print(
-        f"{'microseconds per op':32}{'tracegrad':>10}{'torch':>10}{'ratio':>8}{'bar':>6}"
-    )
+    heads = f"{'microseconds per op':32}{'tracegrad':>10}{'torch':>10}"
+    print(f"{heads}{'ratio':>8}{'bar':>6}")
     for name, (make, ops, bar) in PROGRAMS.items():
         if options.only not in name:
             continue

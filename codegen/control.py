@@ -446,8 +446,8 @@ class _Writer:
             if kind != RESULT:
                 self._append(variable, name(self.carries[kind]))
         if self._counts_apart(stacks):
-            target = ast.Name(self.count, ast.Store())
-            inner.emit(ast.AugAssign(target, ast.Add(), number(1)), node)
+            count = ast.Name(self.count, ast.Store())
+            inner.emit(ast.AugAssign(count, ast.Add(), number(1)), node)
 
     def _kept(self, v: Value) -> ast.expr:
         """A result of the turn, which no later turn changes."""

@@ -108,11 +108,11 @@ def shown_inputs(node: Node) -> dict[Value, tuple[Value, ...]]:
         if v in found and result in new:
             found[v] = (start,)
     free = {loop.starts[k] for k in updated_carries(node)}  # views of them are copied
-    for v, kind, result in loop.stacks():
-        start, result = (None, result) if kind == RESULT else pairs[kind]
+    for v, kind, stacked in loop.stacks():
+        own = kind == RESULT
         if v in found:
-            rest = () if result in new else node.inputs
-            shown = (*rest, *([] if start is None else [start]))
+            rest = () if (stacked if own else pairs[kind][1]) in new else node.inputs
+            shown = rest if own else (*rest, pairs[kind][0])
             found[v] = tuple([u for u in shown if u not in free])
     return found
 

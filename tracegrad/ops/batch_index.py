@@ -134,6 +134,8 @@ def _(b, x, *indices, index, counts):
         if layout.split:  # index arrays come in front of the batch axis
             return _moved(made, _axes(layout, 0, layout.rank), _wanted(layout))
         return made
+    if layout is None:
+        return NotImplemented
     arrays = _indices(b, layout, 1)
     if b.has(0):
         made = getitem(
@@ -171,6 +173,8 @@ def _write(op: Any, b: Any, index: tuple, unique: bool, counts: tuple) -> Any:
         else:
             update = b.aligned(1, layout.shape_rank)
         return op(x, update, *indices, **attrs)
+    if layout is None:
+        return NotImplemented
     arrays = [_lead(b, layout.rank), *_indices(b, layout, 2)]
     have, want = _wanted(layout), _axes(layout, 0, -1)
     if have == want:

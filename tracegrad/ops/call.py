@@ -151,7 +151,7 @@ def closed(
             if isinstance(v, Const) and v.type.shape
         ]
     )
-    renamed = {v: Value(v.type, v.hint) for v in arrays}
+    renamed: dict[Value, Value] = {v: Value(v.type, v.hint) for v in arrays}
     nodes = [
         n.with_inputs(tuple([renamed.get(v, v) for v in n.inputs]))
         if any(v in renamed for v in n.inputs)

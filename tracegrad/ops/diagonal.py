@@ -312,4 +312,4 @@ def _(arr, k=0):
 @accept(np.diag_indices_from, constant=True)
 def _(arr):
     shape = shape_of(as_array(arr))
-    return np.diag_indices(shape[0], len(shape))
+    return np.diag_indices(int(shape[0]), len(shape))

@@ -257,7 +257,8 @@ def _(a, val, wrap=False):
     shape = shape_of(a)
     if wrap and ndim_of(a) == 2:
         # As NumPy does in a tall matrix: on after a free row.
-        steps = np.arange(0, shape[0] * shape[1], shape[1] + 1)
+        rows, columns = map(int, shape)
+        steps = np.arange(0, rows * columns, columns + 1)
         return write(a, tuple(np.unravel_index(steps, shape)), val)
     steps = np.arange(min(map(int, shape)))
     return write(a, (steps,) * ndim_of(a), val)

@@ -378,10 +378,10 @@ def select_outward(r: Rewriter, node: Node) -> Any:
 @rewrites(add)
 def merge_selections(r: Rewriter, node: Node) -> Any:
     """`where(m, a, 0) + where(m, 0, b)` is `where(m, a, b)`."""
-    parts = [r.source(v, where) for v in node.inputs]
-    if parts[0] is None or parts[1] is None:
+    left, right = (r.source(v, where) for v in node.inputs)
+    if left is None or right is None:
         return None
-    for first, second in (parts, parts[::-1]):
+    for first, second in ((left, right), (right, left)):
         mask, a, zero = first.inputs
         other, nothing, b = second.inputs
         if mask is other and is_number(zero, 0.0) and is_number(nothing, 0.0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracegrad.autodiff.batch import batch
@@ -11,7 +12,7 @@ from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import DTypeError
 from tracegrad.ir.dims import product
 from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Value
-from tracegrad.ir.tree import Tree, leaves, map_leaves
+from tracegrad.ir.tree import Branch, Leaf, Tree, leaves, map_leaves
 from tracegrad.ops.cast import alias
 from tracegrad.ops.create import eye, zeros
 from tracegrad.ops.record import Builder, Ref
@@ -238,13 +239,9 @@ def _replaced(tree: Tree, function: Callable[[Value], Tree]) -> Tree:
     made = iter([function(leaf.value) for leaf in leaves(tree)])
 
     def visit(node: Tree) -> Tree:
-        from_leaf = map_leaves(node, lambda v: v)
-        if not hasattr(from_leaf, "children"):
-            return next(made) if any(True for _ in leaves(from_leaf)) else from_leaf
-        parts = tuple([visit(c) for c in from_leaf.children])
-        return type(from_leaf)(
-            from_leaf.kind, from_leaf.type, from_leaf.keys, parts, from_leaf.rebuild
-        )
+        if isinstance(node, Branch):
+            return replace(node, children=tuple(map(visit, node.children)))
+        return next(made) if isinstance(node, Leaf) else node
 
     return visit(tree)
 

@@ -83,7 +83,8 @@ def piecewise(
     for a function that works element by element, and others are refused.
     """
     x = _array(session, x)
-    if isinstance(condlist, Handle | np.ndarray | bool) and np.ndim(condlist) <= x.ndim:
+    one = isinstance(condlist, Handle | np.ndarray | bool)
+    if one and np.ndim(condlist) <= x.ndim:
         if not isinstance(condlist, np.ndarray) or condlist.ndim == x.ndim:
             condlist = [condlist]
     conditions, functions = list(condlist), list(funclist)
@@ -169,6 +170,7 @@ def call_vectorized(session: Session, f: Any, args: tuple, kwargs: dict) -> Any:
             fix="write it for whole arrays, with np.where for its branches",
         )
     rows = [out, *[call([a[i] for a in flat]) for i in range(1, count)]]
+    made: Any
     if isinstance(out, tuple):
         columns = zip(*rows, strict=True)
         made = tuple([np.stack(_scalars(session, c)).reshape(shape) for c in columns])

@@ -454,12 +454,6 @@ def _result_type(session: Session, *args: Any) -> np.dtype:
     return np.result_type(*plain)
 
 
-def _isscalar(session: Session, element: Any) -> bool:
-    if not isinstance(element, Handle):
-        return np.isscalar(element)
-    return isinstance(element, np.generic | int | float | complex)
-
-
 def _iterable(session: Session, y: Any) -> bool:
     return bool(_shape(session, y)) if isinstance(y, Handle) else np.iterable(y)
 
