@@ -98,11 +98,15 @@ class Maker:
             zero = OPS["zeros_like"](x)
             return OPS["broadcast_to"](zero, shape=(2, *x.shape))
         rows, columns = x.shape
-        kind = self.rng.integers(4)
+        kind = self.rng.integers(6)
         unit = self.builder.record(OPS["eye"], (), {"n": columns if kind else rows})
         if kind == 0:
             return OPS["matmul"](OPS["transpose"](unit, axes=(1, 0)), x)
         d = OPS["getitem"](x, index=(0,))
+        if kind == 4:
+            return OPS["sum"](unit * d, axis=int(self.rng.integers(2)))
+        if kind == 5:
+            return OPS["getitem"](OPS["zeros_like"](x), index=(0,))
         scaled = unit * d if kind == 1 else 2.0 * (d * unit) if kind == 2 else unit
         return OPS["matmul"](x, scaled)
 

@@ -14,8 +14,9 @@ from tracegrad.ops.elementwise import multiply
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
+from tracegrad.ops.reduce import sum
 from tracegrad.ops.scatter import scatter_add, setitem
-from tracegrad.ops.shape import broadcast_to, transpose
+from tracegrad.ops.shape import broadcast_to, reshape, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
 
 
@@ -71,6 +72,26 @@ def transpose_identity(r: Rewriter, node: Node) -> Any:
     """`eye(n).T` is `eye(n)`."""
     v = node.inputs[0]
     return r.ref(v) if v.type.ndim == 2 and _is_identity(r, v) else None
+
+
+@rewrites(sum)
+def sum_of_diagonal(r: Rewriter, node: Node) -> Any:
+    """The sums of the rows, or columns, of a diagonal matrix are its diagonal."""
+    v = node.inputs[0]
+    if v.type.ndim != 2 or node.attrs["axis"] not in (0, 1) or node.attrs["keepdims"]:
+        return None
+    d = _diagonal(r, v)
+    return None if d is None or d.type != node.outputs[0].type else d
+
+
+@rewrites(getitem, reshape, transpose)
+def view_of_zeros(r: Rewriter, node: Node) -> Any:
+    """A part of zeros that nothing else reads is zeros."""
+    v = node.inputs[0]
+    if len(node.inputs) > 1 or not (r.source(v, zeros) or r.source(v, zeros_like)):
+        return None
+    out = node.outputs[0].type
+    return r.record(zeros, (), {"shape": out.shape, "dtype": out.dtype.name})
 
 
 @rewrites(broadcast_to)

@@ -1,0 +1,17 @@
+"""Hessian of `logistic_regression` (models.py:21).  Needs NumPy only."""
+
+import numpy as np
+
+
+def logistic_regression_hessian(w, x, y, strength):
+    # forward
+    margin = y * (x @ w)
+    t_margin = x.T * y  # models.py:23
+    minus_margin = -margin
+    t_minus_margin = -t_margin
+    exp = np.exp(minus_margin - np.logaddexp(0.0, minus_margin))  # models.py:24
+    # backward
+    d_product = (t_minus_margin - t_minus_margin * exp) * exp * y
+    # of models.py:23
+    hessian = strength * np.eye(w.shape[0]) - d_product / minus_margin.size @ x
+    return hessian
