@@ -71,26 +71,31 @@ def push_forward(
             builder.at, builder.phase = node.at, BACKWARD
             _push_inside(builder, node, known)
             continue
-        given = [known.get(v) for v in node.inputs]
-        if all(t is None for t in given):
-            continue
-        if not any(v.type.differentiable for v in node.outputs):
-            continue
         builder.at = node.at
         builder.phase = BACKWARD if apart else node.phase
-        first = len(builder.nodes)
-        made = _tangents_of(builder, node, given)
-        fresh = {v for n in builder.nodes[first:] for v in n.outputs}
-        for v in fresh:
-            if v.prefix != "t":
-                v.wrt = None
-        for v, t in zip(node.outputs, made, strict=True):
-            if t is not None:
-                known[v] = t
-                if t.value in fresh or _is_nameless(t.value, v):
-                    t.value.wrt, t.value.prefix = v, "t"
+        _push_node(builder, node, known)
     builder.at, builder.phase, builder.derived = before
     return known
+
+
+def _push_node(builder: Builder, node: Node, known: Tangents) -> None:
+    """Record the tangents of one node and note them."""
+    given = [known.get(v) for v in node.inputs]
+    if all(t is None for t in given):
+        return
+    if not any(v.type.differentiable for v in node.outputs):
+        return
+    first = len(builder.nodes)
+    made = _tangents_of(builder, node, given)
+    fresh = {v for n in builder.nodes[first:] for v in n.outputs}
+    for v in fresh:
+        if v.prefix != "t":
+            v.wrt = None
+    for v, t in zip(node.outputs, made, strict=True):
+        if t is not None:
+            known[v] = t
+            if t.value in fresh or _is_nameless(t.value, v):
+                t.value.wrt, t.value.prefix = v, "t"
 
 
 def _is_nameless(t: Value, v: Value) -> bool:
