@@ -21,6 +21,7 @@ from tracegrad.runtime.custom import custom_jvp, custom_vjp
 from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
 from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
 from tracegrad.runtime.parts import checkpoint
+from tracegrad.runtime.sparse import sparsity
 from tracegrad.runtime.spec import spec
 from tracegrad.runtime.transpose import linear_transpose
 from tracegrad.runtime.vectorize import vmap
@@ -61,6 +62,7 @@ __all__ = [
     # in and around them
     "Source",
     "check_grads",
+    "sparsity",
     "spec",
     "stop_gradient",
     "support",

@@ -22,7 +22,7 @@ def test_text(name):
 
 def test_texts_are_formatted():
     made = subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "--check", str(FILES)],
+        [sys.executable, "-m", "ruff", "format", "--isolated", "--check", str(FILES)],
         capture_output=True,
         text=True,
         check=False,

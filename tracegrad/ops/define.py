@@ -67,6 +67,7 @@ class Op:
         rule: or one rule for all inputs, returning one cotangent (for one input) or a
             tuple.
         batch_rule: how it runs over a batch; a `Batch`, or a rule, see `batch`.
+        link_rule: which elements the output reads, see `links`.
         tangent: a rule of forward mode, where one is shorter than the transposed `vjp`.
         aliases: "view" if the output shares memory with the first input, "maybe" if it
             may (reshape), None if it is always fresh; or a function of the attributes
@@ -108,6 +109,7 @@ class Op:
         "infer",
         "inplace",
         "linear",
+        "link_rule",
         "name",
         "noun",
         "operator",
@@ -139,6 +141,7 @@ class Op:
         self.rule: Rule | None = None
         self.tangent: Rule | None = None
         self.batch_rule: Batch | Rule | None = None
+        self.link_rule: Rule | None = None
         self.aliases: str | Callable[..., str | None] | None = None
         self.type_only: tuple[int, ...] = ()
         self.helper = False
@@ -212,6 +215,16 @@ class Op:
         have; `b` has the size of it and helps to add it.
         """
         self.batch_rule = rule
+        return rule
+
+    def links(self, rule: Rule) -> Rule:
+        """Decorator: which elements of an input each element of the output reads.
+
+        `(k, *inputs, **attrs)` gives a matrix with a row for each element of the output
+        and a column for each of input `k`, whose nonzeros say so, or None where that
+        is not known.  An input is its data where that is constant, else its shape.
+        """
+        self.link_rule = rule
         return rule
 
     def body(self, backend: str) -> Callable[[Callable], Callable]:

@@ -21,11 +21,14 @@ from tracegrad.ops.infer import (
     same_size,
     shape_text,
 )
+from tracegrad.ops.library import Library
 from tracegrad.ops.record import as_array, as_operand, dtype_of, ndim_of, shape_of
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, call
 from tracegrad.ops.select import conj
 from tracegrad.ops.shape import moveaxis, permute, ravel, swap_last, to_shape
+
+sparse = Library("scipy.sparse")
 
 
 # --------------------------------------------------------------------- matrix products
@@ -496,6 +499,31 @@ def _first_product(chain: tuple[int, ...]) -> int:
         k = cut[i, j]
         i, j = (i, k) if k > i else (k + 1, j)
     return i
+
+
+# ---------------------------------------------------------------------- what reads what
+@matmul.links
+def _(k, a, b):
+    other = b if k == 0 else a
+    shapes = [x if isinstance(x, tuple) else x.shape for x in (a, b)]
+    if max(map(len, shapes)) > 2:
+        return None
+    there = np.ones(other, bool) if isinstance(other, tuple) else other != 0
+    if len(shapes[1 - k]) == 1:
+        vector = there if k == 0 else there[None]
+        there = vector.reshape(-1, 1) if k == 0 else vector
+    if k == 0:  # rows of `a`, each times the matrix
+        rows = shapes[0][0] if len(shapes[0]) == 2 else 1
+        return sparse.kron(np.eye(rows, dtype=bool), there.T)
+    columns = shapes[1][1] if len(shapes[1]) == 2 else 1
+    return sparse.kron(there, np.eye(columns, dtype=bool))
+
+
+@outer.links
+def _(k, a, b):
+    n, m = [x[0] if isinstance(x, tuple) else x.size for x in (a, b)]
+    one, many = np.eye(n if k == 0 else m, dtype=bool), np.ones((m if k == 0 else n, 1))
+    return sparse.kron(one, many) if k == 0 else sparse.kron(many, one)
 
 
 # ------------------------------------------------------------------------- forward mode

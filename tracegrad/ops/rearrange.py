@@ -17,6 +17,7 @@ from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import along, expand_dims, getitem
 from tracegrad.ops.infer import broadcast_shapes, normal_axis, refuse, shape_text
 from tracegrad.ops.join import concatenate
+from tracegrad.ops.library import Library
 from tracegrad.ops.record import (
     Scattered,
     as_array,
@@ -28,6 +29,8 @@ from tracegrad.ops.record import (
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg
 from tracegrad.ops.shape import broadcast_to, ravel, to_shape
+
+sparse = Library("scipy.sparse")
 
 
 # ------------------------------------------------------------------------ repeat, tile
@@ -185,6 +188,19 @@ def pad(x, *, pad_width, mode="constant", constant_values=0):
     if mode != "constant":
         return xp.pad(x, pad_width, mode=mode)
     return xp.pad(x, pad_width, constant_values=constant_values)
+
+
+@pad.links
+def _(k, x, *, pad_width, mode, constant_values):
+    numbers = np.arange(int(np.prod(x))).reshape(x)
+    if mode == "constant":
+        moved = np.pad(numbers, pad_width, constant_values=-1).ravel()
+    else:
+        moved = np.pad(numbers, pad_width, mode=mode).ravel()
+    rows = np.flatnonzero(moved >= 0)
+    ones = np.ones(rows.size, dtype=bool)
+    shape = (moved.size, numbers.size)
+    return sparse.csr_array((ones, (rows, moved[rows])), shape=shape)
 
 
 @pad.batch

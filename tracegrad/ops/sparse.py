@@ -131,3 +131,21 @@ def _apply(which: Op, matrix: Any, x: Any) -> Any:
             part = x.builder.wrap(value)
         lifted.append(part)
     return which(*lifted, x, shape=tuple(map(int, matrix.shape)))
+
+
+def _columns(matrix, x):
+    """The links of a product with each column of `x`."""
+    shape = x if isinstance(x, tuple) else x.shape
+    if len(shape) == 1:
+        return matrix != 0
+    return sparse.kron(matrix != 0, np.eye(shape[1], dtype=bool))
+
+
+@sparse_matmul.links
+def _(k, values, indices, indptr, x, *, shape):
+    return _columns(sparse.csr_array((values, indices, indptr), shape=shape), x)
+
+
+@sparse_rmatmul.links
+def _(k, values, indices, indptr, x, *, shape):
+    return _columns(sparse.csr_array((values, indices, indptr), shape=shape).T, x)

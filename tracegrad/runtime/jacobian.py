@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from tracegrad.runtime.derive import tuple_of, values_of
 from tracegrad.runtime.inlined import Inlined
 from tracegrad.runtime.nested import Targets, inline_targets
 from tracegrad.runtime.options import Options
+from tracegrad.runtime.sparse import sparse_jacobian
 from tracegrad.runtime.transform import binder_of, options_of
 
 
@@ -90,7 +92,39 @@ def jacfwd(
     return _transform(jacfwd, f, options, "jacobian", "Jacobian of {}.")
 
 
-jacobian = jacrev
+def jacobian(
+    f: Callable | None = None,
+    argnums: int | tuple[int, ...] = 0,
+    argnames: str | tuple[str, ...] | None = None,
+    has_aux: bool = False,
+    backend: str = "numpy",
+    optimize: str = "readable",
+    holomorphic: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The Jacobian of a function: `jacrev`, or in as many passes as it has colours.
+
+    Args:
+        f, argnums, argnames, has_aux, backend, optimize, holomorphic: see `jacrev`.
+        sparse: whether to return a `scipy.sparse.csr_array`, of one array by one array,
+            both flat.  Its pattern is read off the program (see `tg.sparsity`), and
+            columns or rows that do not overlap are differentiated together.
+
+    Example:
+        >>> jacobian(np.square, sparse=True)(np.array([1.0, 2.0])).toarray()
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    if not sparse:
+        return jacrev(f, argnums, argnames, has_aux, backend, optimize, holomorphic)
+    if f is None:
+        return lambda function: jacobian(
+            function, argnums, argnames, has_aux, backend, optimize, sparse=True
+        )
+    options = Options("jacrev", argnums, argnames, has_aux, backend, optimize)
+    options = options.in_mode("jacrev", "tg.jacobian")
+    options.check()
+    return sparse_jacobian(f, options)
 
 
 def hessian(
@@ -101,6 +135,7 @@ def hessian(
     backend: str = "numpy",
     optimize: str = "readable",
     holomorphic: bool = False,
+    sparse: bool = False,
 ) -> Any:
     """The matrix of second derivatives: forward mode over reverse mode, in one pass.
 
@@ -108,6 +143,7 @@ def hessian(
         f: a function that returns a real scalar (or arrays: then the Hessian of each
             element).
         argnums, argnames, has_aux, backend, optimize, holomorphic: see `jacrev`.
+        sparse: see `jacobian`.
 
     Returns:
         As `jacfwd(jacrev(f))`.
@@ -120,6 +156,19 @@ def hessian(
     options = Options(
         "hessian", argnums, argnames, has_aux, backend, optimize, holomorphic
     )
+    if sparse:
+        options.check()
+        return (
+            sparse_jacobian(f, options)
+            if f is not None
+            else functools.partial(
+                hessian,
+                argnums=argnums,
+                backend=backend,
+                optimize=optimize,
+                sparse=True,
+            )
+        )
     return _transform(hessian, f, options, "hessian", "Hessian of {}.")
 
 

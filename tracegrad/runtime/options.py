@@ -42,9 +42,9 @@ class Options:
             return self.named
         return "tg.compile" if self.mode == "function" else f"tg.{self.mode}"
 
-    def in_mode(self, mode: str) -> Options:
+    def in_mode(self, mode: str, named: str | None = None) -> Options:
         """The same for another transformation, errors naming this one."""
-        return replace(self, mode=mode, named=self.op)
+        return replace(self, mode=mode, named=named or self.op)
 
     @property
     def split(self) -> bool:
