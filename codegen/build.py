@@ -493,6 +493,11 @@ def import_statements(context: Context) -> list[ast.stmt]:
                 parent, [ast.alias(child, alias if alias != child else None)], 0
             )
         )
+    for alias, called in sorted(context.outsides.items()):
+        if called.importable:
+            own = called.function.__name__
+            renamed = ast.alias(own, None if own == alias else alias)
+            made.append(ast.ImportFrom(called.function.__module__, [renamed], 0))
     return made
 
 

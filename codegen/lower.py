@@ -31,6 +31,7 @@ from tracegrad.ops.call import call
 from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.infer import same_type_input
+from tracegrad.ops.outside import outside
 
 WIDTH = 88
 # Names follow the values that a value is a derivative of no further than this.
@@ -134,6 +135,9 @@ class Lowering:
             self._typed(v) if k in only else self._operand(v, node)
             for k, v in enumerate(node.inputs)
         ]
+        if node.op is outside:
+            function = self.context.outside(node.attrs["function"])
+            return ast.Call(function, args, [])
         if node.op is call:
             assert self.context.body is not None
             return ast.Call(self.context.body(node.attrs["body"]), args, [])

@@ -33,6 +33,7 @@ from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Routine
 from tracegrad.ops.call import Body, call
 from tracegrad.ops.library import Library
+from tracegrad.ops.outside import outside
 
 # Captured arrays of up to this many elements are written into the text.
 _WRITTEN_ELEMENTS = 12
@@ -130,6 +131,13 @@ class Source:
             True,
             path.with_suffix(".npz").name,
         )
+        for key, called in writer.context.outsides.items():
+            if not called.importable:
+                raise ArgumentError(
+                    f"the file would call `{key}`, which no module has under its name",
+                    op="save",
+                    fix="define the function at the top of a module, with def",
+                )
         path.write_text(writer.text, encoding="utf-8")
         arrays = writer.stored()
         if arrays:
@@ -221,6 +229,7 @@ class _Writer:
         """The captured arrays themselves, for a module that runs in this process."""
         found = {key: c.value for key, c in self.constants.named.items()}
         found.update({c.__name__: c for c in self.context.classes})
+        found.update({key: o.function for key, o in self.context.outsides.items()})
         if self.context.guarded:
             found[UNTRACED] = UntracedBranch
         return found
@@ -295,6 +304,9 @@ def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
         for node in routine.graph.walk():
             if node.regions:
                 continue
+            if node.op is outside:
+                found.add(node.attrs["function"].name)
+                continue
             if node.op is call:
                 found |= _names_of_calls(node.attrs["body"])
                 continue
@@ -312,7 +324,9 @@ def _names_of_calls(body: Body) -> set[str]:
     """The functions that a body and the bodies inside of it are emitted as."""
     found = {identifier(body.name)}
     for node in body.graph.walk():
-        if node.op is call:
+        if node.op is outside:
+            found.add(node.attrs["function"].name)
+        elif node.op is call:
             found |= _names_of_calls(node.attrs["body"])
     return found
 

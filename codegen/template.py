@@ -29,6 +29,7 @@ from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import Dim
 from tracegrad.ops.define import METHODS, Op
 from tracegrad.ops.library import Library
+from tracegrad.ops.outside import Outside
 
 UNTRACED = "UntracedBranch"
 _ARRAY_LIBRARIES = {NUMPY.alias, JAX.alias}
@@ -111,6 +112,7 @@ class Context:
         classes: of the user's, that results are made of.
         guarded: whether a function raises the error for branches not traced.
         body: gives the name of the function that a body is emitted as.
+        outsides: functions of the user's that are called, by name.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -122,6 +124,7 @@ class Context:
         self.guarded = False
         self.claim: Callable[[str], str] = str
         self.body: Callable[[Any], ast.expr] | None = None
+        self.outsides: dict[str, Outside] = {}
 
     def begin(self, claim: Callable[[str], str]) -> None:
         """Start a function: its sizes get their variables from `claim`."""
@@ -164,6 +167,14 @@ class Context:
         if cls not in self.classes:
             self.classes.append(cls)
         return cls.__name__
+
+    def outside(self, called: Outside) -> ast.expr:
+        """The name of a function of the user's that is called."""
+        wanted, number = called.name, 2
+        while self.outsides.get(wanted, called).function is not called.function:
+            wanted, number = f"{called.name}_{number}", number + 1
+        self.outsides[wanted] = called
+        return name(wanted)
 
     def library(self, module: Library) -> str:
         """Note that a library is used; its name in the emitted source."""

@@ -19,6 +19,7 @@ from tracegrad.runtime.cache import SpecializationWarning
 from tracegrad.runtime.compiled import compile, grad, value_and_grad, vjp
 from tracegrad.runtime.custom import custom_jvp, custom_vjp
 from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
+from tracegrad.runtime.implicit import fixed_point, implicit_root
 from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
 from tracegrad.runtime.parts import checkpoint
 from tracegrad.runtime.sparse import sparsity
@@ -39,9 +40,11 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "elementwise_grad",
+    "fixed_point",
     "grad",
     "hessian",
     "hvp",
+    "implicit_root",
     "jacfwd",
     "jacobian",
     "jacrev",

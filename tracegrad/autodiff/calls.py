@@ -174,6 +174,7 @@ def _pull_by_rule(
         # What `fwd` hands through is read where it comes from.
         graph = node.attrs["body"].graph
         handed = dict(zip(graph.params, node.inputs, strict=True))
+        handed.update(zip(graph.results[: rule.plain], outs, strict=True))
         saved = graph.results[rule.plain :]
         residuals = [
             handed.get(v, out) for v, out in zip(saved, residuals, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracegrad.codegen.names import identifier
-from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.graph import FORWARD, Node, Value
 from tracegrad.ir.tree import Leaf, Static, Tree, leaves
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.call import Body, Recompute, call, closed
@@ -52,7 +52,7 @@ class Part:
             if node.op is alias and node.out in wanted:
                 outside[node.out] = node.inputs[0]
             else:
-                node.at = node.at[depth:]
+                node.at, node.phase = node.at[depth:], FORWARD
                 self.nodes.append(node)
         self.given = [outside[v] for v in self.params]
         self.result = result

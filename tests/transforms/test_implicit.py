@@ -1,0 +1,100 @@
+"""Derivatives through solvers."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.optimize
+from transforms import solvers
+
+import tracegrad as tg
+
+B = np.array([1.0, 2.0, 3.0])
+CUBIC = tg.implicit_root(solvers.cubic, lambda x, a, b: x**3 + a * x - b)
+
+
+def slope(f, x, step=1e-4):
+    return (8 * (f(x + step) - f(x - step)) - f(x + 2 * step) + f(x - 2 * step)) / (
+        12 * step
+    )
+
+
+def test_gradients():
+    f = lambda a, b: np.sum(CUBIC(a, b) ** 2)
+    d_a, d_b = tg.grad(f, argnums=(0, 1))(2.0, B)
+    np.testing.assert_allclose(d_a, slope(lambda a: f(a, B), 2.0), rtol=1e-7)
+    x = CUBIC(2.0, B)
+    np.testing.assert_allclose(d_b, 2 * x / (3 * x**2 + 2.0), rtol=1e-9)
+    np.testing.assert_allclose(x, solvers.cubic(2.0, B))
+    hessian = tg.hessian(f, argnums=1)(2.0, B)
+    d = 3 * x**2 + 2.0
+    np.testing.assert_allclose(np.diag(hessian), 2 / d**2 - 12 * x**2 / d**3, rtol=1e-7)
+    _, t_x = tg.jvp(lambda b: CUBIC(2.0, b), (B,), (np.ones(3),))
+    np.testing.assert_allclose(t_x, 1.0 / d, rtol=1e-9)
+
+
+def test_scalars_matrices_and_local_solvers():
+    root = tg.implicit_root(
+        lambda a: scipy.optimize.brentq(lambda x: np.exp(x) * x - a, 0.0, 10.0),
+        lambda x, a: np.exp(x) * x - a,
+    )
+    x = root(2.0)
+    np.testing.assert_allclose(tg.grad(root)(2.0), 1.0 / ((1 + x) * np.exp(x)))
+    lyapunov = tg.implicit_root(
+        lambda a, q: scipy.linalg.solve_continuous_lyapunov(a, q),
+        lambda x, a, q: a @ x + x @ a.T - q,
+    )
+    a, q = np.array([[-1.0, 0.3], [0.1, -2.0]]), np.eye(2)
+    f = lambda a: np.sum(lyapunov(a, q) ** 2)
+    moved = np.array([[0.5, 1.0], [-1.0, 0.2]])
+    got = np.sum(tg.grad(f)(a) * moved)
+    np.testing.assert_allclose(got, slope(lambda h: f(a + h * moved), 0.0), rtol=1e-7)
+
+
+def test_source_and_saved_file(tmp_path):
+    f = lambda a, b: np.sum(CUBIC(a, b) ** 2)
+    g = tg.grad(f)
+    source = g.source(2.0, B)
+    assert f"from {solvers.__name__} import cubic" in str(source)
+    assert "def cubic_root_bwd(" in str(source)
+    path = source.save(tmp_path / "saved.py")
+    sys.modules.setdefault("solvers", solvers)
+    space: dict = {"__file__": str(path)}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    assert space[source.name](2.0, B) == g(2.0, B)
+    local = tg.implicit_root(lambda a: np.sqrt(a), lambda x, a: x * x - a)
+    made = tg.grad(lambda a: local(a) * 2.0)
+    np.testing.assert_allclose(made(4.0), 0.5)
+    with pytest.raises(tg.ArgumentError, match="no module has under its name"):
+        made.source(4.0).save(tmp_path / "local.py")
+
+
+def test_fixed_point():
+    point = tg.fixed_point(lambda x, a: 0.5 * (x + a / x))
+    assert point(1.0, 4.0) == 2.0
+    d_start, d_a = tg.grad(point, argnums=(0, 1))(1.0, 4.0)
+    assert d_start == 0.0
+    np.testing.assert_allclose(d_a, 0.25)
+    second = tg.grad(tg.grad(point, argnums=1), argnums=1)(1.0, 4.0)
+    np.testing.assert_allclose(second, -0.25 * 4.0**-1.5)
+    text = str(tg.grad(point, argnums=1).source(1.0, 4.0))
+    assert "while " in text
+
+    w = 0.3 * np.array([[0.5, -1.0], [1.0, 0.2]])
+    layer = tg.fixed_point(lambda x, w, b: np.tanh(w @ x + b))
+    f = lambda w: np.sum(layer(np.zeros(2), w, np.ones(2)) ** 2)
+    moved = np.array([[0.5, 1.0], [-1.0, 0.2]])
+    got = np.sum(tg.grad(f)(w) * moved)
+    np.testing.assert_allclose(got, slope(lambda h: f(w + h * moved), 0.0), rtol=1e-7)
+
+
+def test_errors():
+    with pytest.raises(tg.ArgumentError, match=r"tg\.implicit_root takes a function"):
+        tg.implicit_root(3.0, lambda x: x)
+    wrong = tg.implicit_root(lambda a: np.ones(2) * a, lambda x, a: np.sum(x) - a)
+    with pytest.raises(tg.TracegradError):
+        tg.grad(lambda a: np.sum(wrong(a)))(1.0)
+    with pytest.raises(tg.ConversionError, match="from the types alone"):
+        tg.grad(lambda b: np.sum(CUBIC(2.0, b))).source(tg.spec("f8[3]"))
