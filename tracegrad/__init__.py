@@ -20,6 +20,7 @@ from tracegrad.runtime.compiled import compile, grad, value_and_grad, vjp
 from tracegrad.runtime.custom import custom_jvp, custom_vjp
 from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
 from tracegrad.runtime.implicit import fixed_point, implicit_root
+from tracegrad.runtime.interop import to_jax, to_torch
 from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
 from tracegrad.runtime.parts import checkpoint
 from tracegrad.runtime.sparse import sparsity
@@ -66,6 +67,8 @@ __all__ = [
     "Source",
     "check_grads",
     "sparsity",
+    "to_jax",
+    "to_torch",
     "spec",
     "stop_gradient",
     "support",

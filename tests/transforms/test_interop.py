@@ -1,0 +1,113 @@
+"""Functions handed to PyTorch and JAX."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracegrad as tg
+
+torch = pytest.importorskip("torch")
+jax.config.update("jax_enable_x64", True)
+
+W, B = np.arange(6.0).reshape(3, 2) / 7, np.ones(2)
+X = np.arange(12.0).reshape(4, 3) / 5
+
+
+def model(np_):
+    def f(p, x, n):
+        h = np_.tanh(x @ p["w"] + p["b"]) * n
+        return {"h": h, "s": np_.sum(h**2)}
+
+    return f
+
+
+def torch_model(p, x, n):
+    h = torch.tanh(x @ p["w"] + p["b"]) * n
+    return {"h": h, "s": torch.sum(h**2)}
+
+
+class TestTorch:
+    def tensors(self):
+        make = lambda a: torch.tensor(a, requires_grad=True)
+        return {"w": make(W), "b": make(B)}, make(X)
+
+    def test_orders_one_to_three(self):
+        found = []
+        for f in (tg.to_torch(model(np)), torch_model):
+            p, x = self.tensors()
+            out = f(p, x, 3)
+            loss = out["s"] + out["h"].sum()
+            first = torch.autograd.grad(loss, [p["w"], x], create_graph=True)
+            total = (first[0] ** 2).sum() + (first[1] ** 3).sum()
+            wrt = [p["w"], p["b"], x]
+            second = torch.autograd.grad(total, wrt, create_graph=True)
+            third = torch.autograd.grad((second[0] ** 2).sum(), [x])
+            found.append([out["h"], out["s"], *first, *second, *third])
+        for have, want in zip(*found, strict=True):
+            torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-10)
+
+    def test_gradcheck(self):
+        f = tg.to_torch(lambda x, y: np.sin(x) * y)
+        x, y = (torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in "xy")
+        assert torch.autograd.gradcheck(f, (x, y))
+        assert torch.autograd.gradgradcheck(f, (x, y))
+
+    def test_without_gradients_and_single_precision(self):
+        f = tg.to_torch(lambda x: x * 2.0)
+        x = torch.ones(3)
+        out = f(x)
+        assert out.dtype == torch.float32
+        assert not out.requires_grad
+        f(torch.ones(3, requires_grad=True)).sum().backward()
+
+    def test_in_a_module(self):
+        f = tg.to_torch(lambda w, x: np.tanh(x @ w))
+        layer = torch.nn.Linear(3, 2, bias=False).double()
+        loss = f(layer.weight.T, torch.tensor(X)).sum()
+        loss.backward()
+        want = torch.autograd.grad(
+            torch.tanh(torch.tensor(X) @ layer.weight.T).sum(), layer.weight
+        )[0]
+        torch.testing.assert_close(layer.weight.grad, want)
+
+
+class TestJax:
+    def losses(self):
+        f, g = tg.to_jax(lambda p, x: model(np)(p, x, 3)), model(jnp)
+        make = lambda h: lambda p, x: h(p, x)["s"] + jnp.sum(h(p, x)["h"])
+        return make(f), make(lambda p, x: g(p, x, 3))
+
+    P = {"w": jnp.asarray(W), "b": jnp.asarray(B)}
+
+    def test_grad_and_jit(self):
+        f, g = self.losses()
+        want = jax.grad(g)(self.P, X)
+        for got in (jax.grad(f)(self.P, X), jax.jit(jax.grad(f))(self.P, X)):
+            np.testing.assert_allclose(got["w"], want["w"], rtol=1e-10)
+            np.testing.assert_allclose(got["b"], want["b"], rtol=1e-10)
+
+    def test_second_order(self):
+        f, g = self.losses()
+        twice = lambda h: jax.grad(
+            lambda x: jnp.sum(jax.grad(h, argnums=1)(self.P, x) ** 2)
+        )(jnp.asarray(X))
+        np.testing.assert_allclose(twice(f), twice(g), rtol=1e-9)
+
+    def test_vmap(self):
+        f, g = self.losses()
+        x = jnp.stack([X, 2.0 * X])
+        got = jax.vmap(lambda x: f(self.P, x))(x)
+        np.testing.assert_allclose(got, jax.vmap(lambda x: g(self.P, x))(x), rtol=1e-10)
+
+    def test_integers_pass(self):
+        f = tg.to_jax(lambda x, i: x[i] * 2.0)
+        got = jax.grad(lambda x: jnp.sum(f(x, jnp.array([0, 2]))))(jnp.arange(3.0))
+        np.testing.assert_allclose(got, [2.0, 0.0, 2.0])
+
+
+def test_a_function_is_needed():
+    with pytest.raises(tg.ArgumentError, match=r"tg\.to_jax takes a function"):
+        tg.to_jax(3.0)
