@@ -417,10 +417,23 @@ class Parsed(ast.NodeTransformer):
         return node
 
 
+class WithoutEmptyParts(ast.NodeTransformer):
+    """Drops the empty constants that Python 3.12 puts into nested format specs."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.JoinedStr:
+        self.generic_visit(node)
+        node.values = [
+            v
+            for v in node.values
+            if not (isinstance(v, ast.Constant) and v.value == "")
+        ]
+        return node
+
+
 def check_round_trip(seed: int) -> None:
     tree = Trees(seed).module()
     text = to_source(tree)
-    parsed = ast.dump(ast.parse(text))
+    parsed = ast.dump(WithoutEmptyParts().visit(ast.parse(text)))
     assert parsed == ast.dump(Parsed().visit(strip_comments(tree))), f"seed {seed}"
 
 
