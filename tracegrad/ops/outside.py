@@ -32,7 +32,9 @@ class Outside:
         """Whether a module has the function under its name."""
         module = sys.modules.get(getattr(self.function, "__module__", None) or "")
         found = getattr(module, getattr(self.function, "__name__", ""), None)
-        return found is self.function and module.__name__ != "__main__"
+        if module is None or module.__name__ == "__main__":
+            return False
+        return found is self.function
 
 
 def _run(*args: Any, function: Outside) -> Any:

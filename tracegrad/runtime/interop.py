@@ -149,7 +149,7 @@ def _torch_bridge(torch: Any) -> Any:
         made = made if made.flags.writeable else made.copy()
         return torch.as_tensor(made, device=device)
 
-    class Bridge(torch.autograd.Function):  # type: ignore[name-defined]
+    class Bridge(torch.autograd.Function):  # type: ignore[name-defined,unused-ignore]
         """A flat function; its cotangents go through its pullback."""
 
         @staticmethod

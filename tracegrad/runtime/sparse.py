@@ -8,6 +8,7 @@ constants of the emitted source.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -264,7 +265,7 @@ def _gathered(
     before = builder.derived, builder.phase
     builder.derived, builder.phase = True, BACKWARD
     if compressed.ndim != 2:
-        size = int(np.prod(compressed.shape[1:], dtype=int))
+        size = math.prod(map(int, compressed.shape[1:]))
         compressed = reshape(compressed, shape=(compressed.shape[0], size))
     places = [_constant(first, "colours"), _constant(second, "places")]
     refs = map(builder.wrap, places)
