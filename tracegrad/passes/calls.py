@@ -37,9 +37,7 @@ def tidy_calls(graph: Graph, optimise: Callable[[Graph], Graph]) -> Graph:
     return graph.with_nodes(nodes)
 
 
-def _tidy(
-    node: Node, live: Container, optimise: Callable[[Graph], Graph]
-) -> Node:
+def _tidy(node: Node, live: Container, optimise: Callable[[Graph], Graph]) -> Node:
     body: Body = node.attrs["body"]
     outputs, rule = node.outputs, body.rule
     if isinstance(rule, Pullback) and not any(v in live for v in outputs[rule.plain :]):
