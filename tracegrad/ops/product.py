@@ -514,15 +514,16 @@ def _(k, a, b):
         there = vector.reshape(-1, 1) if k == 0 else vector
     if k == 0:  # rows of `a`, each times the matrix
         rows = shapes[0][0] if len(shapes[0]) == 2 else 1
-        return sparse.kron(np.eye(rows, dtype=bool), there.T)
+        return sparse.kron(sparse.eye_array(rows, dtype=bool), there.T)
     columns = shapes[1][1] if len(shapes[1]) == 2 else 1
-    return sparse.kron(there, np.eye(columns, dtype=bool))
+    return sparse.kron(there, sparse.eye_array(columns, dtype=bool))
 
 
 @outer.links
 def _(k, a, b):
     n, m = [x[0] if isinstance(x, tuple) else x.size for x in (a, b)]
-    one, many = np.eye(n if k == 0 else m, dtype=bool), np.ones((m if k == 0 else n, 1))
+    one = sparse.eye_array(n if k == 0 else m, dtype=bool)
+    many = np.ones((m if k == 0 else n, 1))
     return sparse.kron(one, many) if k == 0 else sparse.kron(many, one)
 
 

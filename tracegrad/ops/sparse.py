@@ -138,7 +138,7 @@ def _columns(matrix, x):
     shape = x if isinstance(x, tuple) else x.shape
     if len(shape) == 1:
         return matrix != 0
-    return sparse.kron(matrix != 0, np.eye(shape[1], dtype=bool))
+    return sparse.kron(matrix != 0, sparse.eye_array(shape[1], dtype=bool))
 
 
 @sparse_matmul.links
