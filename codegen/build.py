@@ -25,7 +25,7 @@ from tracegrad.codegen.printer import (
     to_source,
     with_comment,
 )
-from tracegrad.codegen.template import Context, literal, name
+from tracegrad.codegen.template import Context, definition, literal, name
 from tracegrad.ir.graph import BACKWARD, Const, Node, Value
 from tracegrad.ir.routine import Parameter, Pullback, Routine, Section, SizeFact
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, paths
@@ -89,7 +89,7 @@ class FunctionBuilder:
         body = section_body(self, section)
         sizes = self._sizes(body)
         body = self._documentation() + self._check() + self.head + sizes + body
-        return ast.FunctionDef(self.routine.name, self._arguments(), body, [], lineno=0)
+        return definition(self.routine.name, self._arguments(), body)
 
     # ------------------------------------------------------------------ parameters
     def _arguments(self) -> ast.arguments:
@@ -212,10 +212,8 @@ class FunctionBuilder:
         head, self.head = self.head, before
         body = head + self.commented(lower.run(backward), False)
         body.append(ast.Return(self._returned(pullback.result)))
-        taken = [ast.arg(argument) for argument in arguments]
         lower.indent -= 4
-        signature = ast.arguments([], taken, None, [], [], None, [])
-        return ast.FunctionDef(pullback.name, signature, body, [], lineno=0)
+        return definition(pullback.name, arguments, body)
 
     def commented(
         self,
@@ -380,10 +378,8 @@ def check_arguments(routine: Routine, context: Context) -> ast.FunctionDef | Non
     if not body:
         return None
     text = "Raise ValueError for arguments that the gradient was not derived for."
-    arguments = ast.arguments(
-        [], [ast.arg(p.name) for p in routine.parameters], None, [], [], None, []
-    )
-    return ast.FunctionDef(CHECK, arguments, [docstring(text, 1), *body], [], lineno=0)
+    arguments = [p.name for p in routine.parameters]
+    return definition(CHECK, arguments, [docstring(text, 1), *body])
 
 
 def _check_static(tree: Tree, where: ast.expr, context: Context) -> list[ast.stmt]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracegrad.codegen.lower import Line
 from tracegrad.codegen.plan import Body
-from tracegrad.codegen.template import literal, name
+from tracegrad.codegen.template import definition, literal, name
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ops.control import RESULT, Loop, cond
@@ -66,8 +66,7 @@ def _function(
 ) -> ast.expr:
     """Define a function inside of the function; an expression that reads it."""
     variable = lower.namer.claim(wanted)
-    arguments = ast.arguments([], [ast.arg(p) for p in params], None, [], [], None, [])
-    made = ast.FunctionDef(variable, arguments, [], [], lineno=0)
+    made = definition(variable, params, [])
     end = Line(ast.Return(returned), (), node.phase, node)
     lower.emit(made, node, [(made.body, [*lines, end])])
     return name(variable)
