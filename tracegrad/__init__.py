@@ -29,6 +29,7 @@ from tracegrad.runtime.transpose import linear_transpose
 from tracegrad.runtime.vectorize import vmap
 from tracegrad.tools.check import check_grads
 from tracegrad.tools.support import support
+from tracegrad.trace.associative import associative_scan
 from tracegrad.trace.control import cond, switch
 from tracegrad.trace.loops import fori_loop, map, scan, while_loop
 
@@ -57,6 +58,7 @@ __all__ = [
     "vjp",
     "vmap",
     # branches and loops
+    "associative_scan",
     "cond",
     "fori_loop",
     "map",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tracegrad.ir.graph import Graph
 from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import identity, rewrite, simplify  # noqa: F401 - registers rules
+from tracegrad.passes.around import read_around_stores
 from tracegrad.passes.calls import open_calls, tidy_calls
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
@@ -30,7 +31,8 @@ def optimise(graph: Graph, optimize: str = "readable") -> Graph:
     check = verify if enabled() else _accept
     fast = optimize == "fast"
     graph = open_calls(drop_aliases(graph))
-    graph = check(merge_common(remove_dead_code(check(graph)), fast))
+    graph = read_around_stores(remove_dead_code(check(graph)))
+    graph = check(merge_common(check(graph), fast))
     graph = _rewrite(graph, rewrite.RULES, check)
     plain = check(weaken(graph))
     if plain is not graph:

@@ -136,10 +136,11 @@ def finish(session: Session, tree: Tree, outputs: Sequence[Value]) -> Any:
     return out
 
 
-def _same_structure(a: Tree, b: Tree) -> bool:
+def same_structure(a: Tree, b: Tree) -> bool:
+    """Whether two structures have the same containers, keys and static parts."""
     if isinstance(a, Branch) and isinstance(b, Branch):
         return (a.type, a.keys) == (b.type, b.keys) and all(
-            map(_same_structure, a.children, b.children)
+            map(same_structure, a.children, b.children)
         )
     if isinstance(a, Static) and isinstance(b, Static):
         return a.value is b.value or a.value == b.value
@@ -161,7 +162,7 @@ def check_equal(
         DTypeError: for a dtype.
     """
     error: TracegradError | None = None
-    if not _same_structure(wanted, found):
+    if not same_structure(wanted, found):
         error = ArgumentError(
             f"{what} return different structures: {_said(wanted)} and {_said(found)}",
             fix="return the same containers with the same keys",
