@@ -124,7 +124,9 @@ def flat_text(document: object) -> str:
         case str():
             return document
         case list():
-            return "".join(map(flat_text, document))
+            return "".join(
+                [part if type(part) is str else flat_text(part) for part in document]
+            )
         case Line():
             return document.flat
         case IfBreaks():

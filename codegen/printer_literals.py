@@ -6,6 +6,7 @@ import keyword
 import math
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tracegrad.codegen.printer_layout import INDENT
@@ -72,6 +73,11 @@ def is_name(name: object, dotted: bool) -> bool:
         return False
     if dotted:
         return name == "*" or all(is_name(part, False) for part in name.split("."))
+    return _is_identifier(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_identifier(name: str) -> bool:
     # The parser normalises: a look-alike would become another name.
     is_normal = unicodedata.normalize("NFKC", name) == name
     return name.isidentifier() and is_normal and not keyword.iskeyword(name)

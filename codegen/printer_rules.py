@@ -40,6 +40,9 @@ PRECEDENCE = {
 
 def precedence(node: ast.AST) -> int:
     """Returns how tightly `node` binds; below the level around it it needs `(...)`."""
+    kind = type(node)
+    if kind is ast.Name or kind is ast.Constant:
+        return ATOM
     match node:
         case ast.BinOp(op=operator):
             return BINARY[type(operator)]
@@ -49,7 +52,7 @@ def precedence(node: ast.AST) -> int:
             return NOT if isinstance(sign, ast.Not) else FACTOR
         case ast.Tuple(elts=elements):
             return STATEMENT if elements else ATOM
-    return PRECEDENCE.get(type(node), ATOM)
+    return PRECEDENCE.get(kind, ATOM)
 
 
 def operands(node: ast.expr) -> list[tuple[ast.expr, int]]:
@@ -59,7 +62,7 @@ def operands(node: ast.expr) -> list[tuple[ast.expr, int]]:
 
 def _operands(node: ast.expr) -> list[tuple[ast.expr, int]]:
     match node:
-        case ast.BinOp(left, op, right):
+        case ast.BinOp(left=left, op=op, right=right):
             level = BINARY[type(op)]
             if level == POWER:
                 return [(left, AWAIT), (right, FACTOR)]

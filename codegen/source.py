@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import linecache
 import os
@@ -60,7 +61,6 @@ class Source:
     Attributes:
         name: of the main function.
         text: the module with the main function alone.
-        lines: line number (from 1) -> the user's `Location` that the line comes from.
     """
 
     def __init__(
@@ -77,7 +77,6 @@ class Source:
         shown = [r for r in routines if r.name == main]
         self._shown = _Writer(shown, backend, documented=False)
         self.text = self._shown.text
-        self.lines = self._shown.places()
         self._loaded: Module | None = None
         self.filename = ""
 
@@ -90,6 +89,11 @@ class Source:
     def shapes(self) -> str:
         """The text with the shape and dtype of each value in a comment."""
         return self._shown.with_shapes()
+
+    @functools.cached_property
+    def lines(self) -> dict[int, Location]:
+        """Line number (from 1) -> the user's place that the line comes from."""
+        return self._shown.places()
 
     def load(self) -> Module:
         """Run the text once and return its functions.
@@ -249,14 +253,21 @@ class _Writer:
             body.append(ast.Assign([target], value, lineno=0))
         return body
 
+    @functools.cached_property
+    def parsed(self) -> ast.Module:
+        """The text as a tree, with line numbers."""
+        return ast.parse(self.text)
+
     def loadable(self) -> str:
         """The text without what reads files, line for line.
 
         In this process the captured arrays are the user's own, not copies.
         """
+        if not any(map(_is_data, self.module.body)):
+            return self.text
         kept = self.text.splitlines()
-        for node in ast.parse(self.text).body:
-            if isinstance(node, ast.Assign) or _reads_files(node):
+        for node in self.parsed.body:
+            if _is_data(node):
                 for i in range(node.lineno - 1, node.end_lineno or node.lineno):
                     kept[i] = ""
         return "\n".join(kept) + "\n"
@@ -264,7 +275,7 @@ class _Writer:
     # ------------------------------------------------------------------ lines
     def _statements(self) -> list[tuple[ast.stmt, Line]]:
         """Each printed statement (with its line numbers) beside what it came from."""
-        printed = _in_order(ast.parse(self.text))
+        printed = _in_order(self.parsed)
         built = _in_order(self.module)
         lines: dict[int, Line] = {}
         for builder in self.builders:
@@ -361,8 +372,11 @@ def _end_of_header(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
 
 
-def _reads_files(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "pathlib"
+def _is_data(node: ast.stmt) -> bool:
+    """Whether a statement of the module defines a constant, or helps to read one."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "pathlib"
+    return isinstance(node, ast.Assign)
 
 
 def _annotated(routines: Sequence[Routine]) -> bool:

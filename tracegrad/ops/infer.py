@@ -92,6 +92,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     Raises:
         ShapeError: if the shapes do not broadcast.
     """
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     rank = max(map(len, shapes), default=0)
     result: list[Size] = [1] * rank
     for shape in shapes:
@@ -141,12 +143,11 @@ def elementwise(ufunc: np.ufunc, python: bool = False) -> Callable[..., Any]:
     """
 
     def infer(*types: ArrayType, **attrs: Any) -> Any:
-        if python and all(t.weak for t in types):
-            key = tuple([t.dtype for t in types])
-            dtype = ufunc_dtypes(ufunc, key)[0]
-            return ArrayType((), dtype, weak=dtype.kind in _WEAK)
         if all(t.weak for t in types):
             key = tuple([t.dtype for t in types])
+            if python:
+                dtype = ufunc_dtypes(ufunc, key)[0]
+                return ArrayType((), dtype, weak=dtype.kind in _WEAK)
         else:
             key = tuple([_dtype_key(t) for t in types])
         dtypes = ufunc_dtypes(ufunc, key)

@@ -33,10 +33,10 @@ def merge_common(graph: Graph, all_phases: bool = False) -> Graph:
     replaced: dict[Value, Value] = {}
     kept: list[Node] = []
     for node in graph.nodes:
-        inputs = tuple([replaced.get(v, v) for v in node.inputs])
-        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+        if not replaced.keys().isdisjoint(node.inputs):
+            inputs = tuple([replaced.get(v, v) for v in node.inputs])
             node = node.with_inputs(inputs)
-        key = (node.op.name, tuple(map(_key, inputs)), tuple(node.attrs.items()))
+        key = (node.op.name, tuple(map(_key, node.inputs)), tuple(node.attrs.items()))
         first = seen.get(key)
         if (
             first is not None

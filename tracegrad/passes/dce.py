@@ -51,7 +51,7 @@ def _mark(graph: Graph, live: set[Value]) -> list[Node]:
     for node in reversed(graph.nodes):
         if (
             node.op.guards
-            or any(v in live for v in node.outputs)
+            or not live.isdisjoint(node.outputs)
             or (needed and node.op.binds and str(node.attrs[node.op.binds]) in needed)
         ):
             if needed is not None and not node.op.binds:

@@ -89,14 +89,14 @@ class Rewriter(Builder):
 
     def run(self) -> Graph:
         """The rewritten graph."""
-        replaced = self.replaced
+        replaced, rules = self.replaced, self.rules
         for node in self.graph.nodes:
             for v in node.inputs if replaced else ():
                 if v in replaced:
                     inputs = [replaced.get(u, u) for u in node.inputs]
                     node = node.with_inputs(tuple(inputs))
                     break
-            if not node.derived or not self._rewrite(node):
+            if node.op not in rules or not node.derived or not self._rewrite(node):
                 self.append(node)
         results = [self.replaced.get(v, v) for v in self.graph.results]
         return self.graph.with_nodes(self.nodes, results)
@@ -104,7 +104,7 @@ class Rewriter(Builder):
     def _rewrite(self, node: Node) -> bool:
         self.at, self.phase, self.derived = node.at, node.phase, True
         before = len(self.nodes)
-        for rule in self.rules.get(node.op, ()):
+        for rule in self.rules[node.op]:
             made = rule(self, node)
             if made is None:
                 continue

@@ -15,6 +15,7 @@ from tracegrad.ir.tree import Leaf
 from tracegrad.runtime import jax_backend
 from tracegrad.runtime.binding import Binder, Call, walk
 from tracegrad.runtime.branches import interpret
+from tracegrad.runtime.collector import paused_collector
 from tracegrad.runtime.derive import Program, derive, routine_name
 from tracegrad.runtime.entry import make_guard
 from tracegrad.runtime.options import Options
@@ -46,7 +47,9 @@ class Path:
         """The function itself or a derivative of it."""
         if mode not in self.routines:
             options = replace(self.options, mode=mode)
-            self.routines[mode] = derive(self.program, options, self.wrt, self.one)
+            with paused_collector():
+                made = derive(self.program, options, self.wrt, self.one)
+            self.routines[mode] = made
         return self.routines[mode]
 
 
@@ -180,12 +183,13 @@ class Specialization:
     @functools.cached_property
     def source(self) -> Source:
         """The source; it can make the other functions of the module that it saves."""
-        return emit(
-            [self.routine],
-            backend=self.options.backend,
-            optimize=self.options.optimize,
-            others=self._others,
-        )
+        with paused_collector():
+            return emit(
+                [self.routine],
+                backend=self.options.backend,
+                optimize=self.options.optimize,
+                others=self._others,
+            )
 
     def _others(self) -> list[Routine]:
         """The function itself and its other derivatives."""
