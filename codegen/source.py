@@ -39,6 +39,8 @@ from tracegrad.ops.outside import outside
 # Captured arrays of up to this many elements are written into the text.
 _WRITTEN_ELEMENTS = 12
 _serial = itertools.count(1)
+# The sources whose functions have been loaded, by the file name of their code.
+LOADED: weakref.WeakValueDictionary[str, Source] = weakref.WeakValueDictionary()
 _UNTRACED = f'''
 class {UNTRACED}(RuntimeError):
     """The arguments lead to a branch that was not traced when this was made."""
@@ -113,6 +115,7 @@ class Source:
             lines = text.splitlines(keepends=True)
             linecache.cache[self.filename] = (len(text), None, lines, self.filename)
             weakref.finalize(module, linecache.cache.pop, self.filename, None)
+            LOADED[self.filename] = self
             self._loaded = module
         return self._loaded
 

@@ -297,3 +297,44 @@ def test_an_index_outside_names_the_line() -> None:
     np.testing.assert_allclose(g(np.ones(4)), [0.0, 0.0, 0.0, 2.0])
     with pytest.raises(IndexError):
         g(X)
+
+
+def _notes(call) -> list[str]:
+    with pytest.raises((ValueError, FloatingPointError)) as caught:
+        call()
+    return getattr(caught.value, "__notes__", [])
+
+
+def test_an_error_in_emitted_code_names_the_users_line() -> None:
+    def f(x):
+        half = 0.5 * x
+        y = np.log(half)  # the line
+        return np.sum(np.sin(y) * half)
+
+    bad = np.array([1.0, -1.0])
+    line = f.__code__.co_firstlineno + 2
+    expected = [f"  at:  test_errors.py:{line}: y = np.log(half)  # the line"]
+    for make in (tg.compile, tg.grad, tg.value_and_grad, tg.jacfwd):
+        g = make(f)
+        with np.errstate(invalid="raise"):
+            # The first call, which compiles, and one that the guard lets through.
+            assert _notes(lambda: g(bad)) == expected
+            assert _notes(lambda: g(bad)) == expected
+
+
+def test_an_error_in_a_pullback_names_the_users_line() -> None:
+    def f(x):
+        return 1.0 / x
+
+    _, pullback = tg.vjp(f, np.array([1.0, 1e-200]))
+    line = f.__code__.co_firstlineno + 1
+    with np.errstate(over="raise"):
+        notes = _notes(lambda: pullback(np.array([1.0, 1e200])))
+    assert notes == [f"  at:  test_errors.py:{line}: return 1.0 / x"]
+
+
+def test_an_error_of_the_users_own_has_no_note() -> None:
+    def f(x):
+        raise ValueError("mine")
+
+    assert _notes(lambda: tg.grad(f)(X)) == []

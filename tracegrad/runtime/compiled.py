@@ -20,6 +20,7 @@ from tracegrad.runtime.derive import routine_name
 from tracegrad.runtime.entry import MISS
 from tracegrad.runtime.nested import inline_derivative
 from tracegrad.runtime.options import Options
+from tracegrad.runtime.origin import name_origin
 from tracegrad.runtime.pullback import CheckedPullback
 from tracegrad.runtime.specialize import Specialization, specialize
 from tracegrad.trace.tracer import active
@@ -79,6 +80,9 @@ class Compiled:
                     return out
         except UntracedBranch:
             pass
+        except Exception as error:
+            name_origin(error)
+            raise
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple, kwargs: dict) -> Any:
@@ -98,7 +102,11 @@ class Compiled:
             error.locate(self._options.op, self._binder.at)
             raise
         self._promote(found.entry)
-        return self._run(found, call)
+        try:
+            return self._run(found, call)
+        except Exception as error:
+            name_origin(error)
+            raise
 
     def _run(self, found: Specialization, call: Call) -> Any:
         """Run a program; where its guards refuse the call, another or a new one."""

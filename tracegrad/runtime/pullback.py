@@ -16,6 +16,7 @@ from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, outline
 from tracegrad.ops.infer import shape_text
 from tracegrad.runtime.binding import step_text
+from tracegrad.runtime.origin import name_origin
 
 _NUMBERS = (bool, int, float, complex)
 
@@ -55,7 +56,12 @@ class CheckedPullback:
             DTypeError: it can't be cast to the dtype of its result.
             ArgumentError: it has another structure.
         """
-        return self._function(conform(self._like, ct, "ct", _PULLBACK))
+        given = conform(self._like, ct, "ct", _PULLBACK)
+        try:
+            return self._function(given)
+        except Exception as error:
+            name_origin(error)
+            raise
 
     def __repr__(self) -> str:
         return "<pullback>"
@@ -85,12 +91,15 @@ class CheckedPushforward:
                 fix="pass one tangent for each primal",
             )
         pairs = zip(self._likes, tangents, strict=True)
-        return self._function(
-            *[
-                conform(like, t, f"tangents[{i}]", _PUSHFORWARD)
-                for i, (like, t) in enumerate(pairs)
-            ]
-        )
+        given = [
+            conform(like, t, f"tangents[{i}]", _PUSHFORWARD)
+            for i, (like, t) in enumerate(pairs)
+        ]
+        try:
+            return self._function(*given)
+        except Exception as error:
+            name_origin(error)
+            raise
 
     def __repr__(self) -> str:
         return "<pushforward>"
