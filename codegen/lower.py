@@ -369,7 +369,7 @@ class Lowering:
                 return f"{v.prefix}_{known}"
             inside = self._holder(v.wrt)
             if inside is not None:
-                return f"{v.prefix}_{inside}_pre"
+                return f"{v.prefix}_{inside}"
         if node.op.inplace is not None and node.inputs[0] in self.variables:
             return self.variables[node.inputs[0]]  # a copy with a change
         nouns = node.op.noun.split()
@@ -394,15 +394,18 @@ class Lowering:
         return None if known is None else "_".join([*prefixes, known])
 
     def _holder(self, v: Value) -> str | None:
-        """The variable in whose expression a value without one was written."""
+        """What to call a value that was written inside the expression of a variable."""
         for _ in range(20):
             readers = self.plan.readers.get(v, ())
             readers = [r for r in readers if not self.graph.nodes[r].derived]
             if len(readers) != 1 or self.graph.nodes[readers[0]].op.guards:
                 return None
-            v = self.graph.nodes[readers[0]].outputs[0]
+            reader = self.graph.nodes[readers[0]]
+            if reader.op.inplace is not None and v is not reader.inputs[0]:
+                return "stored"
+            v = reader.outputs[0]
             if v in self.variables:
-                return self.variables[v]
+                return f"{self.variables[v]}_pre"
         return None
 
 

@@ -1,5 +1,7 @@
 """The text of the errors that a wrong use of the compiled functions gives."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -318,8 +320,8 @@ def test_an_error_in_emitted_code_names_the_users_line() -> None:
         g = make(f)
         with np.errstate(invalid="raise"):
             # The first call, which compiles, and one that the guard lets through.
-            assert _notes(lambda: g(bad)) == expected
-            assert _notes(lambda: g(bad)) == expected
+            assert _notes(partial(g, bad)) == expected
+            assert _notes(partial(g, bad)) == expected
 
 
 def test_an_error_in_a_pullback_names_the_users_line() -> None:

@@ -333,6 +333,15 @@ def result_of(value: Tree, options: Options, at: Location | None) -> Value:
     return found
 
 
+def name_of_result(nodes: Sequence[Node]) -> str:
+    """What a result is called to which the user gave no name.
+
+    Not what a variable of the user's is called, whose cotangent stands beside its own.
+    """
+    taken = any(v.user and v.hint == "out" for node in nodes for v in node.outputs)
+    return "result" if taken else "out"
+
+
 def gradients(
     builder: Builder,
     nodes: Sequence[Node],
@@ -343,7 +352,7 @@ def gradients(
 ) -> list[Tree]:
     """Record the gradient; one tree of values for each tree of `targets`."""
     out = result_of(value, options, at)
-    out.hint = out.hint or "out"
+    out.hint = out.hint or name_of_result(nodes)
     # A bare 1.0 reads best, but would make float64 arrays of what is float32.
     double = out.type.weak or out.type.dtype in (np.float64, np.complex128)
     one: Any = 1.0 if double else out.type.dtype.type(1)
@@ -358,9 +367,10 @@ def _pulled(
 ) -> Pullback:
     """Record a pullback: the tree of its cotangents, and one tree per target."""
     several = isinstance(value, Branch)
+    lone = f"d_{name_of_result(nodes)}"
 
     def cotangent_of(v: Value) -> Value:
-        hint = f"d_{v.hint}" if several and v.hint else "d_out"
+        hint = f"d_{v.hint}" if several and v.hint else lone
         return Value(v.type.strong, hint, wrt=v)
 
     cotangent = map_leaves(value, cotangent_of)

@@ -17,7 +17,13 @@ from tracegrad.ops.infer import same_shape, shape_text
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes.reroll import reroll
 from tracegrad.runtime.binding import Binder, step_text
-from tracegrad.runtime.derive import as_values, split_aux, tangent_tree, tuple_of
+from tracegrad.runtime.derive import (
+    as_values,
+    name_of_result,
+    split_aux,
+    tangent_tree,
+    tuple_of,
+)
 from tracegrad.runtime.derive import values_of as all_values
 from tracegrad.runtime.nested import is_whole, use_rules
 from tracegrad.trace.boundary import lower
@@ -57,7 +63,7 @@ def inline_jvp(
             pairs += paired(builder, tree, t, name, op, binder)
         value, aux = split_aux(as_values(result), has_aux, op, binder.at)
         if isinstance(value, Leaf):
-            value.value.hint = value.value.hint or "out"
+            value.value.hint = value.value.hint or name_of_result(nodes)
         setup = builder.nodes[len(nodes) :]  # conversions of the tangents
         builder.nodes = setup
         wrt, refs = [v for v, _ in pairs], [t for _, t in pairs]

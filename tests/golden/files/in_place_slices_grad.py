@@ -47,20 +47,20 @@ def in_place_slices_vjp(x):
     out[1:] = x[1:] * x[:-1]  # models.py:69
     out[:-1] += np.sin(x[1:])  # models.py:70
     out[0] = 2.0 * x[-1]  # models.py:71
-    out_2 = np.sum(out**2)  # models.py:72
+    result = np.sum(out**2)  # models.py:72
 
-    def pullback(d_out):
-        d_out_2 = 2.0 * d_out * out  # of models.py:72
-        d_out_pre = d_out_2[0]
-        d_out_2[0] = 0.0  # of models.py:71
+    def pullback(d_result):
+        d_out = 2.0 * d_result * out  # of models.py:72
+        d_stored = d_out[0]
+        d_out[0] = 0.0  # of models.py:71
         d_x = np.zeros_like(x)
-        d_x[1:] = d_out_2[1:] * x[:-1]
-        d_x[:-1] += d_out_2[1:] * x[1:]  # of models.py:69
-        d_x[1:] += d_out_2[:-1] * np.cos(x[1:])  # of models.py:70
-        d_x[-1] += 2.0 * d_out_pre  # of models.py:71
+        d_x[1:] = d_out[1:] * x[:-1]
+        d_x[:-1] += d_out[1:] * x[1:]  # of models.py:69
+        d_x[1:] += d_out[:-1] * np.cos(x[1:])  # of models.py:70
+        d_x[-1] += 2.0 * d_stored  # of models.py:71
         return (d_x,)
 
-    return out_2, pullback
+    return result, pullback
 
 
 def in_place_slices_value_and_grad(x):
@@ -71,14 +71,14 @@ def in_place_slices_value_and_grad(x):
     out[1:] = x[1:] * x[:-1]  # models.py:69
     out[:-1] += np.sin(x[1:])  # models.py:70
     out[0] = 2.0 * x[-1]  # models.py:71
-    out_2 = np.sum(out**2)  # models.py:72
+    result = np.sum(out**2)  # models.py:72
     # backward
     d_out = 2.0 * out  # of models.py:72
-    d_out_pre = d_out[0]
+    d_stored = d_out[0]
     d_out[0] = 0.0  # of models.py:71
     d_x = np.zeros_like(x)
     d_x[1:] = d_out[1:] * x[:-1]
     d_x[:-1] += d_out[1:] * x[1:]  # of models.py:69
     d_x[1:] += d_out[:-1] * np.cos(x[1:])  # of models.py:70
-    d_x[-1] += 2.0 * d_out_pre  # of models.py:71
-    return out_2, d_x
+    d_x[-1] += 2.0 * d_stored  # of models.py:71
+    return result, d_x
