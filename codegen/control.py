@@ -17,10 +17,12 @@ from tracegrad.codegen.control_jax import write_jax
 from tracegrad.codegen.lower import Line, Lowering
 from tracegrad.codegen.ownership import base_of, changing, updated_carries
 from tracegrad.codegen.plan import Body, last_named
+from tracegrad.codegen.solvers import write_solver
 from tracegrad.codegen.template import literal, name, number
 from tracegrad.ir.graph import FORWARD, Graph, Node, Value
 from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, undefined
 from tracegrad.ops.index import getitem
+from tracegrad.ops.solvers import is_solver
 
 _STEP = 4
 
@@ -73,6 +75,8 @@ class ControlLowering(Lowering):
             self._undefined(node)
         elif not node.regions:
             super()._statement(node)
+        elif is_solver(node):
+            write_solver(self, node)
         elif self.context.backend.mutable:
             _Writer(self, node).write()
         else:

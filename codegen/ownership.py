@@ -9,7 +9,8 @@ from __future__ import annotations
 from tracegrad.codegen.memory import is_accumulation, is_view
 from tracegrad.ir.dims import at_least
 from tracegrad.ir.graph import Const, Graph, Node, Value
-from tracegrad.ops.control import RESULT, Loop, cond, undefined
+from tracegrad.ops.control import RESULT, Loop, cond, is_loop, undefined
+from tracegrad.ops.solvers import is_solver
 
 
 def _producers(graph: Graph) -> dict[Value, Node]:
@@ -68,7 +69,7 @@ def _chain(v: Value, made_by: dict[Value, Node]) -> list[Value]:
 
 def _carried_from(node: Node, v: Value) -> Value | None:
     """The first value of the carry that `v` is the last one of, if that is updated."""
-    if node.op is cond:
+    if not is_loop(node):
         return None
     loop = Loop.of(node)
     for k in updated_carries(node):
@@ -79,6 +80,8 @@ def _carried_from(node: Node, v: Value) -> Value | None:
 
 def fresh_outputs(node: Node) -> set[Value]:
     """The outputs of a node with regions that share memory with nothing outside."""
+    if is_solver(node):
+        return set(node.outputs)
     if node.op is cond:
         return _fresh_of_branches(node)
     loop = Loop.of(node)
@@ -98,7 +101,7 @@ def shown_inputs(node: Node) -> dict[Value, tuple[Value, ...]]:
     """The inputs whose memory each output may be, for those that are not fresh."""
     fresh = fresh_outputs(node)
     open_ = [v for v in node.outputs if v not in fresh]
-    if node.op is cond:
+    if not is_loop(node):
         return dict.fromkeys(open_, node.inputs[1:])
     loop = Loop.of(node)
     new = _new_results(loop.body, _producers(loop.body))
@@ -151,7 +154,7 @@ def _new_results(region: Graph, made_by: dict[Value, Node]) -> set[Value]:
 
 def kept_outputs(node: Node) -> set[Value]:
     """The outputs whose memory is in a list of the loop too."""
-    if node.op is cond:
+    if not is_loop(node):
         return set()
     loop = Loop.of(node)
     saved = loop.stacks()[node.attrs["stacked"] :]

@@ -25,8 +25,9 @@ from tracegrad.codegen.ownership import (
     updated_carries,
 )
 from tracegrad.ir.graph import FORWARD, Const, Graph, Node, Value
-from tracegrad.ops.control import Loop, cond
+from tracegrad.ops.control import Loop, cond, is_loop
 from tracegrad.ops.infer import same_type_input
+from tracegrad.ops.solvers import Parts, is_solver
 
 # An expression nested deeper than this gets a name for its inner part.
 MAX_DEPTH = 12
@@ -194,6 +195,8 @@ def _read_by_regions(graph: Graph) -> Iterator[Value]:
         if node.regions and node.op is cond:
             boolean = len(node.regions) == 2 and node.inputs[0].type.kind == "b"
             yield from node.inputs[1 if boolean else 0 :]
+        elif is_solver(node):
+            yield from Parts.of(node).captured
         elif node.regions:
             yield from Loop.of(node).invariants
 
@@ -257,7 +260,7 @@ def _only_carries(node: Node, param: Value, v: Value) -> bool:
     reads = node.inputs.count(param)
     if not node.regions or not reads:
         return True
-    if node.op is cond or reads > 1:
+    if not is_loop(node) or reads > 1:
         return False
     loop = Loop.of(node)
     return v in loop.last and loop.starts[loop.last.index(v)] is param
@@ -327,7 +330,7 @@ def _find_copied_starts(
 ) -> None:
     """Copy the first value of a carry that is updated, unless it is free to change."""
     node = graph.nodes[i]
-    if node.op is cond:
+    if not is_loop(node):
         return
     starts = Loop.of(node).starts
     for k in updated_carries(node):

@@ -21,6 +21,7 @@ from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.reduce import any as reduce_any
 from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, transpose
+from tracegrad.ops.solvers import is_solver
 
 # `batch` of the module of that name, which imports this one.
 BatchNodes = Callable[..., dict[Value, Any]]
@@ -62,6 +63,8 @@ def batch_regions(
     Returns:
         False if it must be written out for each example.
     """
+    if is_solver(node):
+        return False  # each example has a number of steps of its own
     if node.op is cond:
         return _cond(builder, node, known, how)
     loop = Loop.of(node)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from tracegrad.autodiff.calls import no_rule, opened_again, push_call
 from tracegrad.autodiff.forward_regions import push_regions
 from tracegrad.autodiff.reverse import is_elementwise, pull_back
+from tracegrad.autodiff.solvers import push_solver
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ops.call import NoRule, Pushforward, call, expanded
@@ -21,6 +22,7 @@ from tracegrad.ops.cast import alias, astype
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.shape import broadcast_to
+from tracegrad.ops.solvers import is_solver
 from tracegrad.passes.dce import remove_dead_code
 
 Tangents = dict[Value, Ref]
@@ -131,6 +133,15 @@ def _push_inside(builder: Builder, node: Node, known: Tangents) -> None:
 def _push_regions(builder: Builder, node: Node, known: Tangents, apart: bool) -> None:
     """Branches and loops: one node computes the values and the tangents."""
     given = [known.get(v) for v in node.inputs]
+    if is_solver(node):
+        if not apart:
+            builder.nodes.append(node)
+        found = push_solver(builder, node, given, push_forward, pull_back)
+        known.update({v: t for v, t in zip(node.outputs, found, strict=True) if t})
+        for v in node.outputs:
+            if v in known and known[v].value.wrt is None:
+                known[v].value.wrt, known[v].value.prefix = v, "t"
+        return
     outputs = [Value(v.type, v.hint) for v in node.outputs] if apart else node.outputs
     made = push_regions(builder, node, given, push_forward, outputs)
     for v, t in zip(node.outputs, made, strict=True):

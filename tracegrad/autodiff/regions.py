@@ -19,6 +19,7 @@ import numpy as np
 
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.residuals import Residuals
+from tracegrad.autodiff.solvers import pull_solver
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.index import ARRAY
 from tracegrad.ir.region import Open, close, substituted
@@ -41,6 +42,7 @@ from tracegrad.ops.create import dim, zeros_like
 from tracegrad.ops.define import ACCEPT
 from tracegrad.ops.index import getitem
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.ops.solvers import is_solver
 
 # `pull_back` of the module `reverse`, which imports this one.
 Pull = Callable[..., list[Ref | None]]
@@ -60,7 +62,7 @@ def pull_regions(
 
     Args:
         builder: receives the backward node.
-        node: of `cond`, `for_loop` or `while_loop`.
+        node: of `cond`, a loop or a solver.
         cts: one per output, `None` for zero.
         active: the values that depend on what is differentiated.
         pull: pulls back through the nodes of a region.
@@ -69,6 +71,8 @@ def pull_regions(
     """
     if node.op is cond:
         return _pull_cond(builder, node, cts, active, pull)
+    if is_solver(node):
+        return pull_solver(builder, node, cts, active, pull)
     return _LoopPullback(builder, node, cts, active, pull, take).record()
 
 

@@ -264,6 +264,11 @@ for_loop = _control("for_loop", _run_for, _infer_loop, "tg.scan")
 while_loop = _control("while_loop", _run_while, _infer_loop, "tg.while_loop")
 
 
+def is_loop(node: Node) -> bool:
+    """Whether the node is a loop."""
+    return node.op is for_loop or node.op is while_loop
+
+
 def loop_attrs(carried: int, **given: Any) -> dict[str, Any]:
     """The attributes of a loop, with their defaults."""
     return {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
 
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ops.control import RESULT, Loop, cond
+from tracegrad.ops.solvers import is_solver
 
 Clean = Callable[[Graph], Graph]
 
@@ -18,6 +20,8 @@ def prune(node: Node, live: Container[Value], clean: Clean) -> Node:
         live: what is read of its outputs.
         clean: removes the dead code of a graph.
     """
+    if is_solver(node):
+        return _solver(node, live, clean)
     return _branches(node, live, clean) if node.op is cond else _loop(node, live, clean)
 
 
@@ -52,6 +56,27 @@ def _branches(node: Node, live: Container[Value], clean: Clean) -> Node:
         outputs=tuple([node.outputs[k] for k in kept]),
         regions=tuple(
             [_with_params(r, [r.params[i] for i in operands]) for r in regions]
+        ),
+    )
+
+
+def _solver(node: Node, live: Container[Value], clean: Clean) -> Node:
+    solver = node.attrs["solver"]
+    kept = [k for k, v in enumerate(node.outputs) if v in live]
+    regions = [_cleaned(r, list(r.results), clean) for r in node.regions]
+    split = len(node.inputs) - len(solver.data)
+    read = _positions(regions, split)
+    return node.changed(
+        inputs=(*[node.inputs[i] for i in read], *node.inputs[split:]),
+        outputs=tuple([node.outputs[k] for k in kept]),
+        attrs={
+            "solver": replace(solver, fields=tuple([solver.fields[k] for k in kept]))
+        },
+        regions=tuple(
+            [
+                _with_params(r, [*[r.params[i] for i in read], *r.params[split:]])
+                for r in regions
+            ]
         ),
     )
 

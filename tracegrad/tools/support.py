@@ -20,6 +20,7 @@ from tracegrad.errors import ArgumentError
 from tracegrad.ops.define import ACCEPT, METHODS, PROPERTIES, STANDS_FOR, UPDATES, Op
 from tracegrad.trace.callbacks import CALLBACKS
 from tracegrad.trace.numpy_api import OWN, short
+from tracegrad.trace.solvers import SOLVERS
 
 YES, CONSTANT, NO = "yes", "constant", "no"
 _BOTH = ("numpy", "jax")
@@ -127,6 +128,8 @@ def _entries() -> Iterator[Entry]:
     for function in [*CALLBACKS, np.vectorize]:
         notes = "traced through the function that it is given"
         yield Entry(short(function), YES, _BOTH, notes)
+    for spelling, taken in SOLVERS.items():
+        yield Entry(spelling.replace(":", "."), YES, ("numpy",), taken.notes)
     for function in OWN:
         if function not in CALLBACKS and function not in ACCEPT:
             yield Entry(short(function), CONSTANT, _BOTH, "known from the type")

@@ -24,7 +24,7 @@ from tracegrad.trace.session import Session
 MAX_ELEMENTS = 1000
 
 
-def _array(session: Session, x: Any) -> Any:
+def as_traced(session: Session, x: Any) -> Any:
     """An argument as an array of the trace, constants included."""
 
     def convert(x: Any) -> Ref:
@@ -39,14 +39,14 @@ def apply_along_axis(
     session: Session, func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """The function of each vector of `arr` along an axis, in place of that axis."""
-    arr = _array(session, arr)
+    arr = as_traced(session, arr)
     axis = normal_axis(axis, arr.ndim)
     lanes = np.moveaxis(arr, axis, -1)
     batch = lanes.shape[:-1]
     made = [func1d(lanes[at], *args, **kwargs) for at in np.ndindex(*map(int, batch))]
     if not made:
         raise ShapeError("np.apply_along_axis of an array without vectors")
-    parts = np.stack([_array(session, part) for part in made])
+    parts = np.stack([as_traced(session, part) for part in made])
     rest = parts.shape[1:]
     out = parts.reshape(*batch, *rest)
     # The axes of the results stand where the axis was.
@@ -57,7 +57,7 @@ def apply_along_axis(
 
 def apply_over_axes(session: Session, func: Callable, a: Any, axes: Any) -> Any:
     """The function applied over one axis after the other, the rank kept."""
-    value = _array(session, a)
+    value = as_traced(session, a)
     rank = value.ndim
     for axis in np.atleast_1d(axes).tolist():
         axis = normal_axis(axis, rank)
@@ -82,7 +82,7 @@ def piecewise(
     NumPy calls a function with the chosen elements, here it gets all of them: the same
     for a function that works element by element, and others are refused.
     """
-    x = _array(session, x)
+    x = as_traced(session, x)
     one = isinstance(condlist, Handle | np.ndarray | bool)
     if one and np.ndim(condlist) <= x.ndim:
         if not isinstance(condlist, np.ndarray) or condlist.ndim == x.ndim:
@@ -136,7 +136,7 @@ def call_vectorized(session: Session, f: Any, args: tuple, kwargs: dict) -> Any:
             fix="call the function in a loop, or write it for whole arrays",
         )
     names = list(kwargs)
-    given = [_array(session, x) for x in (*args, *kwargs.values())]
+    given = [as_traced(session, x) for x in (*args, *kwargs.values())]
     arrays = np.broadcast_arrays(*given)
     shape = tuple(map(int, arrays[0].shape))
     if not arrays[0].size:
@@ -180,7 +180,7 @@ def call_vectorized(session: Session, f: Any, args: tuple, kwargs: dict) -> Any:
 
 
 def _scalars(session: Session, parts: Any) -> list:
-    return [_array(session, part) for part in parts]
+    return [as_traced(session, part) for part in parts]
 
 
 def _replayed(

@@ -33,6 +33,7 @@ from tracegrad.trace.numpy_api import (
     accepted,
     call_function,
     call_ufunc,
+    caller_of,
     unsupported,
 )
 from tracegrad.trace.session import ACTIVE, Session
@@ -237,6 +238,9 @@ def _constant(session: Session, x: Handle) -> bool:
 
 
 def _call_scipy(session: Session, function: Any, args: tuple, kwargs: dict) -> Any:
+    solver = caller_of(function)
+    if solver is not None:
+        return solver(session, function, args, kwargs)
     if accepted(function) is None and not holds_handles((args, kwargs)):
         # A solver or a loader on plain data.  It may call back the user's functions,
         # which must not give it traced values.

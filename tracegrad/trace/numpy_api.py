@@ -92,6 +92,21 @@ def _scipy_table() -> dict[int, Callable[..., Any]]:
     return _SCIPY["table"]
 
 
+# SciPy's functions that call the user's, "module:name" -> what takes a call of one,
+# `(session, function, args, kwargs)`.
+CALLERS: dict[str, Callable[..., Any]] = {}
+
+
+def caller_of(function: Any) -> Callable[..., Any] | None:
+    """What takes a call of a function of SciPy that calls back, if it is one."""
+    name = getattr(function, "__name__", "")
+    for module in ("scipy.optimize", "scipy.integrate"):
+        found = CALLERS.get(f"{module}:{name}")
+        if found and getattr(sys.modules.get(module), name, None) is function:
+            return found
+    return None
+
+
 # --------------------------------------------------------------------------- calls
 def call_function(
     session: Session, function: Any, args: tuple, kwargs: dict[str, Any]

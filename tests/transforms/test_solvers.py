@@ -1,0 +1,340 @@
+"""Derivatives through SciPy's solvers, called as the user calls them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from jax.experimental.ode import odeint as jax_odeint
+from scipy import optimize
+from scipy.integrate import odeint, solve_ivp
+
+import tracegrad as tg
+
+jax.config.update("jax_enable_x64", True)
+
+B = np.array([1.0, 2.0, 3.0])
+TIMES = np.linspace(0.0, 2.0, 5)
+Y0 = np.array([1.0, 0.2])
+TIGHT = {"rtol": 1e-11, "atol": 1e-11}
+A = np.array([[-0.5, 2.0], [-1.0, -0.3]])
+
+
+def slope(f, x, step=1e-3):
+    return (8 * (f(x + step) - f(x - step)) - f(x + 2 * step) + f(x - 2 * step)) / (
+        12 * step
+    )
+
+
+# ------------------------------------------------------------------------------- roots
+def by_brentq(p):
+    return optimize.brentq(lambda x: x**3 + p * x - 2.0, 0.0, 5.0, xtol=1e-14)
+
+
+def by_bracket(method):
+    def f(p):
+        solve = getattr(optimize, method)
+        return solve(lambda x, q: np.exp(x) * q - 2.0, -5.0, 5.0, args=(p,), xtol=1e-13)
+
+    return f
+
+
+def by_newton(p):
+    return optimize.newton(lambda x: x**3 + p * x - 2.0, 1.0, tol=1e-13)
+
+
+def by_newton_with_slope(p):
+    f, df = lambda x: x**3 + p * x - 2.0, lambda x: 3 * x**2 + p
+    return optimize.newton(f, 1.0, fprime=df, tol=1e-13)
+
+
+def by_newton_of_arrays(p):
+    f = lambda x: x**3 + p * x - B
+    return np.sum(optimize.newton(f, np.ones(3), tol=1e-13) ** 2)
+
+
+def by_root_scalar(p):
+    sol = optimize.root_scalar(lambda x: x**3 + p * x - 2.0, bracket=(0, 5), xtol=1e-14)
+    return sol.root * (2.0 if sol.converged else 0.0)
+
+
+def by_root_scalar_secant(p):
+    def residual(x, a):
+        return x**3 + a * x - 2.0
+
+    return optimize.root_scalar(residual, args=(p,), x0=0.5, x1=1.0, xtol=1e-13).root
+
+
+def by_root(p):
+    def residual(x, a):
+        return [x[0] ** 2 + a * x[1] - 2.0, x[0] * x[1] - p]
+
+    sol = optimize.root(residual, [1.0, 1.0], args=(p,), tol=1e-13)
+    if not sol.success:
+        raise ValueError(sol)
+    return np.sum(sol.x**2) + sol["x"][0]
+
+
+def by_root_with_jacobian(p):
+    f = lambda x: np.array([x[0] ** 2 + p * x[1] - 2.0, x[0] * x[1] - p])
+    jac = lambda x: np.array([[2 * x[0], p], [x[1], x[0]]])
+    return np.sum(optimize.root(f, np.ones(2), jac=jac, method="lm", tol=1e-13).x ** 2)
+
+
+def by_krylov(p):
+    f = lambda x: x + p * np.tanh(x @ A) - 1.0
+    made = optimize.root(f, np.ones((2, 2)), method="krylov", tol=1e-12)
+    return np.sum(made.x**2)
+
+
+def by_fsolve(p):
+    return np.sum(optimize.fsolve(lambda x: x**3 + p * x - B, np.ones(3), xtol=1e-13))
+
+
+def by_fixed_point(p):
+    f = lambda x: np.cos(x) * p
+    return np.sum(optimize.fixed_point(f, np.ones(2), xtol=1e-13) * B[:2])
+
+
+ROOTS = [
+    by_brentq,
+    *[pytest.param(by_bracket(n), id=n) for n in ("brenth", "ridder", "bisect")],
+    pytest.param(by_bracket("toms748"), id="toms748"),
+    by_newton,
+    by_newton_with_slope,
+    by_newton_of_arrays,
+    by_root_scalar,
+    by_root_scalar_secant,
+    by_root,
+    by_root_with_jacobian,
+    by_krylov,
+    by_fsolve,
+    by_fixed_point,
+]
+
+
+@pytest.mark.parametrize("f", ROOTS)
+def test_roots(f):
+    p = 0.8
+    value, d_p = tg.value_and_grad(f)(p)
+    np.testing.assert_allclose(value, f(p), rtol=1e-9)
+    want = slope(f, p)
+    np.testing.assert_allclose(d_p, want, rtol=1e-7)
+    np.testing.assert_allclose(tg.jvp(f, (p,), (2.0,))[1], 2.0 * want, rtol=1e-7)
+
+
+def test_roots_of_higher_order_and_of_arrays():
+    x = by_brentq(1.5)
+    d = 3 * x**2 + 1.5
+    np.testing.assert_allclose(tg.grad(by_brentq)(1.5), -x / d, rtol=1e-12)
+    second = tg.grad(tg.grad(by_brentq))(1.5)
+    np.testing.assert_allclose(second, 2 * x / d**2 - 6 * x**3 / d**3, rtol=1e-9)
+
+    def f(b):
+        return np.sum(np.sin(optimize.root(lambda x: x**3 + 2 * x - b, b, tol=1e-13).x))
+
+    x = optimize.root(lambda x: x**3 + 2 * x - B, B, tol=1e-13).x
+    d = 3 * x**2 + 2.0
+    np.testing.assert_allclose(tg.grad(f)(B), np.cos(x) / d, rtol=1e-9)
+    want = -np.sin(x) / d**2 - 6 * x * np.cos(x) / d**3
+    np.testing.assert_allclose(tg.hessian(f)(B), np.diag(want), rtol=1e-8, atol=1e-12)
+    rows = tg.vmap(by_brentq)(np.array([0.5, 1.0, 2.0]))
+    np.testing.assert_allclose(rows, [by_brentq(p) for p in (0.5, 1.0, 2.0)])
+
+
+def test_coupled_equations_against_the_formula():
+    def f(m, b):
+        return np.sum(optimize.root(lambda x: m @ x + 0.1 * x**3 - b, b, tol=1e-14).x)
+
+    m, b = np.array([[2.0, 0.5], [-0.3, 1.5]]), np.array([1.0, -2.0])
+    x = optimize.root(lambda x: m @ x + 0.1 * x**3 - b, b, tol=1e-14).x
+    w = np.linalg.solve((m + np.diag(0.3 * x**2)).T, np.ones(2))
+    d_m, d_b = tg.grad(f, argnums=(0, 1))(m, b)
+    np.testing.assert_allclose(d_b, w, rtol=1e-9)
+    np.testing.assert_allclose(d_m, -np.outer(w, x), rtol=1e-9)
+
+
+def test_the_source_of_a_root_reads_as_by_hand(tmp_path):
+    g = tg.value_and_grad(by_brentq)
+    source = g.source(1.5)
+    text = str(source)
+    assert "    def residual(x):  # test_solvers.py:" in text
+    assert "= optimize.brentq(residual, 0.0, 5.0, xtol=1e-14)" in text
+    assert len(text[text.index("# forward") :].splitlines()) <= 9
+    path = source.save(tmp_path / "saved.py")
+    program = (
+        "import sys; sys.modules['tracegrad'] = None; import saved;"
+        "print(*saved.by_brentq_value_and_grad(1.5))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=path.parent, capture_output=True, text=True
+    )
+    assert ran.stderr == ""
+    np.testing.assert_allclose([float(x) for x in ran.stdout.split()], g(1.5))
+
+
+# -------------------------------------------------------------- differential equations
+def by_odeint(y0, w, k, times):
+    def pendulum(y, t, k):
+        theta, omega = y
+        return [omega, -w * np.sin(theta) - k * omega * t]
+
+    return np.sum(odeint(pendulum, y0, times, args=(k,), **TIGHT) ** 2)
+
+
+def by_odeint_time_first(y0, w, k, times):
+    f = lambda t, y: np.array([y[1], -w * np.sin(y[0]) - k * y[1] * t])
+    ys = odeint(f, y0, times, tfirst=True, rtol=1e-11, atol=1e-11)
+    return np.sum(ys[1:, 0] * ys[:-1, 1])
+
+
+def by_solve_ivp(y0, w, k, times):
+    def pendulum(t, y):
+        theta, omega = y
+        return omega, -w * np.sin(theta) - k * omega * t
+
+    sol = solve_ivp(pendulum, (-0.1, 2.5), y0, t_eval=times, **TIGHT)
+    return np.sum(sol.y**2) if sol.success else 0.0
+
+
+def by_dop853(y0, w, k, times):
+    f = lambda t, y, k: np.stack([y[1], -w * np.sin(y[0]) - k * y[1] * t])
+    span = (times[0], times[-1])
+    sol = solve_ivp(f, span, y0, "DOP853", args=(k,), rtol=1e-12, atol=1e-12)
+    return np.sum(sol.y[:, -1] ** 2) + sol.y[0, -1]
+
+
+def by_radau(y0, w, k, times):
+    f = lambda t, y: np.array([y[1], -w * np.sin(y[0]) - k * y[1] * t])
+    jac = lambda t, y: np.array([[0.0, 1.0], [-w * np.cos(y[0]), -k * t]])
+    sol = solve_ivp(f, (-0.1, 2.5), y0, "Radau", times, jac=jac, rtol=1e-10, atol=1e-10)
+    return np.sum(sol.y[:, -1] * sol.t[1])
+
+
+EQUATIONS = [by_odeint, by_odeint_time_first, by_solve_ivp, by_dop853, by_radau]
+
+
+@pytest.mark.parametrize("f", EQUATIONS)
+def test_equations(f):
+    args = (Y0, 1.3, 0.4, TIMES)
+    moved = np.array([0.3, -0.7]), 0.5, -0.8, 0.1 * np.cos(np.arange(5.0)) + 0.05
+    along = lambda i: lambda h: f(*args[:i], args[i] + h * moved[i], *args[i + 1 :])
+    rtol = 1e-7 if f is by_radau else 3e-8
+    grads = tg.grad(f, argnums=(0, 1, 2, 3))(*args)
+    parts = [np.sum(d * t) for d, t in zip(grads, moved, strict=True)]
+    for i, part in enumerate(parts):
+        np.testing.assert_allclose(part, slope(along(i), 0.0), rtol=rtol, atol=1e-8)
+    _, t_out = tg.jvp(f, args, moved)
+    np.testing.assert_allclose(t_out, sum(parts), rtol=rtol)
+
+
+def test_a_linear_equation_against_its_exponential():
+    def f(a, y0):
+        return odeint(lambda y, t: a @ y, y0, TIMES, rtol=1e-12, atol=1e-12)
+
+    def exact(a, y0):
+        return np.stack([scipy.linalg.expm(t * a) @ y0 for t in TIMES])
+
+    ct = np.cos(np.arange(10.0)).reshape(5, 2)
+    out, pullback = tg.vjp(f, A, Y0)
+    np.testing.assert_allclose(out, exact(A, Y0), rtol=1e-9)
+    want = tg.vjp(exact, A, Y0)[1](ct)
+    for d, w in zip(pullback(ct), want, strict=True):
+        np.testing.assert_allclose(d, w, rtol=1e-9)
+    by_solve = lambda a: np.sum(
+        solve_ivp(lambda t, y: a @ y, (0, 2), Y0, rtol=1e-12, atol=1e-12).y[:, -1]
+    )
+    want = tg.hessian(lambda a: np.sum(scipy.linalg.expm(2.0 * a) @ Y0))(A)
+    np.testing.assert_allclose(tg.hessian(by_solve)(A), want, rtol=1e-6)
+
+
+def test_agrees_with_jax():
+    def of_jax(y0, w):
+        f = lambda y, t: jnp.stack([y[1], -w * jnp.sin(y[0])])
+        return jnp.sum(jax_odeint(f, y0, TIMES, rtol=1e-11, atol=1e-11) ** 2)
+
+    def f(y0, w):
+        pendulum = lambda y, t: [y[1], -w * np.sin(y[0])]
+        return np.sum(odeint(pendulum, y0, TIMES, rtol=1e-11, atol=1e-11) ** 2)
+
+    want = jax.grad(of_jax, argnums=(0, 1))(Y0, 1.3)
+    for d, w in zip(tg.grad(f, argnums=(0, 1))(Y0, 1.3), want, strict=True):
+        np.testing.assert_allclose(d, w, rtol=1e-8)
+
+
+def test_the_saved_file_of_an_equation(tmp_path):
+    g = tg.grad(by_solve_ivp, argnums=(0, 1))
+    source = g.source(Y0, 1.3, 0.4, TIMES)
+    path = source.save(tmp_path / "saved.py")
+    program = (
+        "import sys; sys.modules['tracegrad'] = None; import numpy, saved;"
+        "d = saved.by_solve_ivp_grad(numpy.array([1.0, 0.2]), 1.3, 0.4,"
+        " numpy.linspace(0.0, 2.0, 5)); print(*d[0], d[1])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=path.parent, capture_output=True, text=True
+    )
+    assert ran.stderr == ""
+    d_y0, d_w = g(Y0, 1.3, 0.4, TIMES)
+    np.testing.assert_allclose([float(x) for x in ran.stdout.split()], [*d_y0, d_w])
+    text = str(source)
+    assert text.count("def adjoint(") == 1
+    assert "for i in reversed(range(times.shape[0])):" in text
+
+
+# ------------------------------------------------------------------------------ errors
+def test_a_call_without_traced_values_runs():
+    found = []
+
+    def f(x):
+        def untraceable(u):
+            found.append(float(u))
+            return u**2 - 2.0
+
+        return x * optimize.brentq(untraceable, 0.0, 2.0, xtol=1e-14)
+
+    np.testing.assert_allclose(tg.grad(f)(3.0), np.sqrt(2.0))
+    assert found
+
+
+CASES = {
+    "full_output=": lambda p: optimize.brentq(
+        lambda x: x - p, 0.0, 2.0, full_output=True
+    )[0],
+    r"root\(jac=True\)": lambda p: optimize.root(
+        lambda x: x - p, np.ones(1), jac=True
+    ).x[0],
+    r"`\.message`": lambda p: optimize.root(lambda x: x - p, np.ones(1)).message,
+    "events=": lambda p: solve_ivp(
+        lambda t, y: -p * y, (0, 1), [1.0], events=lambda t, y: y[0]
+    ).y[0, -1],
+    "give t_eval=": lambda p: np.sum(solve_ivp(lambda t, y: -p * y, (0, 1), [1.0]).y),
+    "one number for each": lambda p: optimize.root(
+        lambda x: np.sum(x) - p, np.ones(2)
+    ).x[0],
+    "complex numbers": lambda p: odeint(lambda y, t: -p * y, [1j], TIMES)[0, 0],
+    "does not depend on its argument": lambda p: optimize.newton(
+        lambda x: p * 1.0, 1.0
+    ),
+    "with 1 axes": lambda p: odeint(lambda y, t: -p * y, np.ones((2, 2)), TIMES)[0, 0],
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_errors(text):
+    with pytest.raises(tg.TracegradError, match=text) as caught:
+        tg.grad(CASES[text]).source(1.0 if "depend" not in text else 0.0)
+    message = str(caught.value)
+    assert "test_solvers.py:" in message
+    assert "  fix: " in message
+    assert "scipy." in message
+
+
+def test_jax_source_is_refused():
+    with pytest.raises(tg.UnsupportedError, match="no counterpart in JAX"):
+        tg.grad(by_brentq, backend="jax").source(1.5)
