@@ -57,6 +57,23 @@ def test_no_reference_cycles(no_collector):
     assert gc.collect() == 0
 
 
+def test_no_reference_cycles_of_second_order(no_collector):
+    def penalty():
+        x, w, loss = a_program()
+        q = t.linalg.qr(t.outer(x, w))[0].sum() + loss
+        (g,) = t.autograd.grad(q, w, create_graph=True)
+        (g * g).sum().backward()
+        return x, w, loss, q, g
+
+    penalty()
+    gc.collect()
+    kept = penalty()
+    dead = [weakref.ref(x) for x in kept]
+    del kept
+    assert [r() for r in dead] == [None] * len(dead)
+    assert gc.collect() == 0
+
+
 def test_arrays_are_freed_as_backward_goes():
     def peak(loss):
         tracemalloc.reset_peak()

@@ -109,13 +109,15 @@ def xlogy(input: Any, other: Any) -> Tensor:
     )
 
 
+_round = entry_of(select.round)
+_round.zero = True
+
+
 @torch_function("round", methods=True, inplace=True)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals, the even one of two."""
-    entry = entry_of(select.round)
-    entry.zero = True
     name = "RoundBackward1" if decimals else "RoundBackward0"
-    return named(entry.eager(input, decimals=decimals), name)
+    return named(_round.eager(input, decimals=decimals), name)
 
 
 @torch_function("nan_to_num", methods=True, inplace=True)

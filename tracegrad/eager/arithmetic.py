@@ -18,6 +18,7 @@ from tracegrad.eager.inplace import (
     touched,
     write,
 )
+from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import extras_of
 from tracegrad.eager.registry import (
     in_place_op,
@@ -392,4 +393,6 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         rebase(self, constant_node(self, src._node, src._data))
     else:
         touched(self)
+    if state.push is not None:
+        state.push((src,), None, (self,), {})
     return self

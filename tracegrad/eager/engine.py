@@ -406,7 +406,8 @@ def _fixed(entry: Entry) -> Callable:
     lines.append(f"        od = @run({arrays}{passed})")
     lines.append("    except RuntimeWarning as error:")
     lines.append(f"        od = again(error, @run, {arrays}{passed})")
-    _finish_text(entry, lines, flowing, attrs, _meta_text(entry, unary_ufunc))
+    meta = _meta_text(entry, unary_ufunc)
+    _finish_text(entry, lines, flowing, attrs, meta, tuple_of)
     if op.aliases is not None:
         names["link"] = link
         lines.insert(-1, f"    @link(made, x0, @entry, {given})")
@@ -427,7 +428,12 @@ def _meta_text(entry: Entry, unary_ufunc: bool) -> str:
 
 
 def _finish_text(
-    entry: Entry, lines: list[str], flowing: list[int], attrs: str, meta: str
+    entry: Entry,
+    lines: list[str],
+    flowing: list[int],
+    attrs: str,
+    meta: str,
+    inputs: str,
 ) -> None:
     """The part from the array `od` on: a tensor, its node if there is history."""
     name = entry.op.name
@@ -438,15 +444,16 @@ def _finish_text(
         test = " or ".join(f"n{k} is not None" for k in flowing)
         if entry.elementwise is None:
             test = f"({test}) and od.dtype.kind in 'fc'"
-        inputs = "".join(
+        nodes = "".join(
             f"n{k}, " if k in flowing else "None, " for k in range(len(entry.op.params))
         )
         lines.append(f"    if {test}:")
         lines.append(
-            f"        made._node = [@pull, next_seq(), None, ({inputs}), "
+            f"        made._node = [@pull, next_seq(), None, ({nodes}), "
             f"{_saved_text(entry)}, {meta}, {attrs}, None]"
         )
-    lines.append("    if special: finish(made)")
+    given = "{}" if attrs == "None" else attrs
+    lines.append(f"    if special: finish(made, @entry, {inputs}, {given})")
     if entry.elementwise is not None:
         lines.append(f"    if out is not None: return write_out(out, made, {name!r})")
     lines.append("    return made")
@@ -504,5 +511,5 @@ def _binary(entry: Entry, order: str) -> Callable:
     meta = "m"
     if flowing and not _keeps_dtype(entry):
         meta = "(d0.shape, d0.dtype, d1.shape, d1.dtype)"
-    _finish_text(entry, lines, flowing, "None", meta)
+    _finish_text(entry, lines, flowing, "None", meta, arguments)
     return _compile(f"eager_{op.name}", lines, names)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.eager.dtypes import default, from_numpy_dtype
+from tracegrad.eager.dual import tangent_of
 from tracegrad.eager.registry import torch_function
 from tracegrad.eager.tensor import Parameter, Tensor
 
@@ -213,9 +214,11 @@ def _type_suffixes(data: np.ndarray) -> list[str]:
 
 def _history_suffixes(x: Tensor) -> list[str]:
     grad_fn = x.grad_fn
+    made = ["requires_grad=True"] if x.requires_grad else []
     if grad_fn is not None:
-        return [f"grad_fn=<{type(grad_fn).__name__}>"]
-    return ["requires_grad=True"] if x.requires_grad else []
+        made = [f"grad_fn=<{type(grad_fn).__name__}>"]
+    tangent = tangent_of(x)
+    return made if tangent is None else [*made, f"tangent={tangent!r}"]
 
 
 def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:

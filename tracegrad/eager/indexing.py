@@ -235,7 +235,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         value = wrap(as_dtype(np.asarray(value), self._data.dtype))
     if not arrays and state.grad and self._node is not None and self.is_leaf:
         raise RuntimeError(f"a view of {LEAF}")
-    if not check_allowed(self, (value,)):
+    if not check_allowed(self, (value,)) and state.push is None:
         _write(self, arrays, attrs, value)
         return
     if not arrays:

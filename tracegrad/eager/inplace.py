@@ -70,19 +70,28 @@ def in_place(self: Tensor, function: Callable, *args: Any, **kwargs: Any) -> Ten
         result = function(self, *args, **kwargs)
         write(self, result)
         touched(self)
+        if state.push is not None:
+            state.push((result,), None, (self,), {})
         return self
     before = self._node
     # What the op saves of the old value must survive.
     source = wrap(self._data.copy(), before)
+    source._tangent = self._tangent
     start = next_seq()
     result = function(source, *args, **kwargs)
     write(self, result)
     node = result._node
     if node is None or node is before:
         node = None
-    elif node[SEQ] > start and _saves_itself(node, result._data, self._data):
+    elif (
+        node[SEQ] > start
+        and state.push is None  # else its tangent hangs on the node already
+        and _saves_itself(node, result._data, self._data)
+    ):
         node[SEQ] = next_seq()  # what it saves is what was just written
     rebase(self, node)
+    if state.push is not None:
+        state.push((result,), None, (self,), {})
     return self
 
 
@@ -128,6 +137,15 @@ def _refuse_view(self: Tensor, args: tuple) -> None:
             "tracked)."
         )
     name = "" if self._node is None else short_name(self._node)
+    if self._made == "function":
+        raise RuntimeError(
+            f"Output {self.output_nr} of {name} is a view and is being modified "
+            "inplace. This view was created inside a custom Function (or because an "
+            "input was returned as-is) and the autograd logic to handle view+inplace "
+            "would override the custom backward associated with the custom Function, "
+            "leading to incorrect gradients. This behavior is forbidden. You can fix "
+            "this by cloning the output of the custom Function."
+        )
     raise RuntimeError(
         f"Output {self.output_nr} of {name} is a view and is being modified inplace. "
         "This view is the output of a function that returns multiple views. Such "

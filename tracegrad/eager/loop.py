@@ -194,6 +194,26 @@ class Pass:
     def pull_watched(self, pull: Any, node: Node, twin: Node, ct: Any) -> None:
         """Pull with each input's cotangent apart, for hooks and for anomalies."""
         real = node[INPUTS]
+        try:
+            parts = self.parts(pull, twin, ct)
+        except Exception:
+            if modes.anomaly.on:
+                _warn(node)
+            raise
+        if modes.anomaly.on and modes.anomaly.check_nan:
+            _find_nan(node, parts)
+        extras = node[EXTRAS]
+        if extras is not None and extras.node_hooks:
+            parts = self.node_hooks(extras, parts, ct)
+        for source, g in zip(real, parts):
+            if source is not None and g is not None:
+                add(self.grads, source[SEQ], g)
+
+    def parts(self, pull: Any, twin: Node, ct: Any) -> list:
+        """The cotangent of each input; the parts of equal inputs are not added up."""
+        if hasattr(pull, "parts"):
+            return pull.parts(twin, ct)
+        real = twin[INPUTS]
         parts: list[Any] = []
         for k, source in enumerate(real):
             if source is None:
@@ -203,24 +223,12 @@ class Pass:
             alone = list(twin)
             alone[INPUTS] = tuple([s if i == k else None for i, s in enumerate(real)])
             local: dict[Any, Any] = {}
-            try:
-                if self.create:
-                    self.graph_alone(pull, twin, k, ct, local)
-                else:
-                    pull(alone, ct, local)
-            except Exception:
-                if modes.anomaly.on:
-                    _warn(node)
-                raise
+            if self.create:
+                self.graph_alone(pull, twin, k, ct, local)
+            else:
+                pull(alone, ct, local)
             parts.append(local.get(source[SEQ]))
-        if modes.anomaly.on and modes.anomaly.check_nan:
-            _find_nan(node, parts)
-        extras = node[EXTRAS]
-        if extras is not None and extras.node_hooks:
-            parts = self.node_hooks(extras, parts, ct)
-        for source, g in zip(real, parts):
-            if source is not None and g is not None:
-                add(self.grads, source[SEQ], g)
+        return parts
 
     def graph_alone(self, pull: Any, twin: Node, k: int, ct: Any, local: dict) -> None:
         """Pull on tensors, and keep only what input `k` gets."""

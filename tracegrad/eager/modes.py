@@ -25,6 +25,7 @@ class State(threading.local):
         grad: whether operations are recorded.
         inference: whether results are inference tensors.
         hooks: (pack, unpack) pairs of `saved_tensors_hooks`, innermost last.
+        push: what gives results their tangents, see `dual`; None outside of a level.
         rules: whether a rule is being recorded: then Python floats count as float64
             beside integers, as rules are written for NumPy.  A node that runs a user's
             backward function sets it to False meanwhile.
@@ -34,6 +35,7 @@ class State(threading.local):
     grad = True
     inference = False
     hooks: tuple = ()
+    push: Callable | None = None
     rules = False
     counted = False
 
@@ -59,7 +61,8 @@ def _count(change: int) -> None:
 
 def changed() -> None:
     """Note that the thread's state was set."""
-    special = not state.grad or state.inference or bool(state.hooks)
+    plain = state.grad and not state.inference and not state.hooks
+    special = not plain or state.push is not None
     if special != state.counted:
         state.counted = special
         _count(1 if special else -1)

@@ -108,6 +108,8 @@ def name_of(node: Node) -> str:
 
 def short_name(node: Node) -> str:
     """The name as it stands in messages: `Mul` for `MulBackward0`, `Pow1`."""
+    if node[PULL] is pull_output:
+        node = node[INPUTS][0]
     return re.sub(r"Backward0?(\d*)$", r"\1", name_of(node))
 
 
@@ -146,7 +148,17 @@ class GradFn:
         self._node = node
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} object at {hex(id(self))}>"
+        module = getattr(self._node[PULL], "module", "")
+        return f"<{module}{type(self).__name__} object at {hex(id(self))}>"
+
+    def __getattr__(self, name: str) -> Any:
+        # What a function shows beside: `_saved_self`, the context of a `Function`.
+        show = getattr(self._node[PULL], "attribute", None)
+        if show is not None and not name.startswith("__"):
+            return show(self._node, name)
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '{name}'"
+        )
 
     def name(self) -> str:
         """`MulBackward0` and the like."""
@@ -191,7 +203,7 @@ class GradFn:
         return self._node[SEQ] if self._node[SEQ] > 0 else 2**64 - 1
 
 
-_NAMESPACED = {"AccumulateGrad", "CopySlices", "CopyBackwards"}
+_NAMESPACED = {"AccumulateGrad", "CopySlices", "CopyBackwards", "Error"}
 _classes: dict[str, type] = {}
 _wrappers: weakref.WeakValueDictionary[int, GradFn] = weakref.WeakValueDictionary()
 _lock = threading.Lock()

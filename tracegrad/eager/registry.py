@@ -38,7 +38,7 @@ from tracegrad.eager.inplace import (
     named,
     touched,
 )
-from tracegrad.eager.modes import NAMESPACE
+from tracegrad.eager.modes import NAMESPACE, state
 from tracegrad.eager.runtime import SCALARS
 from tracegrad.eager.tensor import Tensor
 from tracegrad.eager.versions import changed
@@ -151,7 +151,8 @@ def in_place_op(entry: Entry, name: str) -> Callable:
     """The method that applies an elementwise op of one or two operands in place."""
 
     def unary(self: Tensor) -> Tensor:
-        if check_allowed(self) or self._data.dtype.kind not in "fc":
+        general = check_allowed(self) or state.push is not None
+        if general or self._data.dtype.kind not in "fc":
             return in_place(self, entry.eager)
         if _compute_into(entry, self._data):
             return _written(self)
@@ -167,7 +168,8 @@ def in_place_op(entry: Entry, name: str) -> Callable:
         elif type(other) is float or type(other) is int:
             operand = SCALARS.get(data.dtype, _NO_SCALARS).get(other)
         if not check_allowed(self, (other,)) and (
-            operand is not None
+            state.push is None
+            and operand is not None
             and operand.dtype is data.dtype
             and _compute_into(entry, data, operand)
         ):

@@ -7,6 +7,7 @@ tensors.  They serve every op; the generated functions serve the common ones fas
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -47,8 +48,17 @@ OWNED = "owned"  # in `grads`: the nodes whose cotangent is nobody else's array
 OUTPUTS = 8
 
 
-def finish(out: Tensor) -> None:
-    """Adjust a result where the thread is in a mode; `hooks` extends this."""
+def finish(
+    out: Tensor, entry: Any = None, inputs: tuple = (), attrs: dict | None = None
+) -> None:
+    """Adjust a result where the thread is in a mode; `hooks` extends this.
+
+    Args:
+        out: the result.
+        entry: that of the op; None if forward mode need not know.
+        inputs: what the op was called with.
+        attrs: its static attributes.
+    """
     if not state.grad:
         out._node = None
     if state.inference:
@@ -56,6 +66,8 @@ def finish(out: Tensor) -> None:
     if out._node is not None:
         for watch in WATCHES:
             watch(out)
+    if state.push is not None and entry is not None:
+        state.push((out,), entry, inputs, attrs or {})
 
 
 # What looks at every recorded result while a mode is on (`hooks` adds to it).
@@ -261,15 +273,7 @@ def graph_pull(entry: Any) -> Callable:
 
     def pull_graph(node: Node, ct: Any, grads: dict) -> None:
         sources = node[INPUTS]
-
-        def rebuild(k: int, x: Any) -> Any:
-            if type(x) is tuple:
-                return tuple([rebuild(OUT, part) for part in x])
-            source = node if k == OUT else sources[k]
-            if source is None:
-                return x.item() if not x.ndim and not x.flags.writeable else wrap(x)
-            return wrap(x, source)
-
+        rebuild = functools.partial(_rebuilt, node)
         out, inputs = values_of(entry, node, rebuild)
         ct = outputs_of(node, ct)
         out = ct if out is None else out
@@ -297,6 +301,16 @@ def graph_pull(entry: Any) -> Callable:
                 graph_add(grads, source, graph_conform(part, shape, dtype))
 
     return pull_graph
+
+
+def _rebuilt(node: Node, k: int, x: Any) -> Any:
+    """The tensor that input `k` of a node was, or its output."""
+    if type(x) is tuple:
+        return tuple([wrap(part, output_node(node, n)) for n, part in enumerate(x)])
+    source = node if k == OUT else node[INPUTS][k]
+    if source is None:
+        return x.item() if not x.ndim and not x.flags.writeable else wrap(x)
+    return wrap(x, source)
 
 
 def graph_add(grads: dict, node: Node, g: Any) -> None:
@@ -415,12 +429,12 @@ def general(
     if type(made) is int:
         return made  # a size, which is no tensor
     if isinstance(made, tuple | list):
-        return _record_several(entry, made, arrays, nodes, attrs)
+        return _record_several(entry, made, args, arrays, nodes, attrs)
     result = wrap(made if type(made) is np.ndarray else np.asarray(made))
     if nodes != [None] * len(nodes) and result._data.dtype.kind in "fc":
         result._node = record(entry, result._data, arrays, nodes, attrs)
     if NAMESPACE["special"]:
-        finish(result)
+        finish(result, entry, args, attrs)
     if entry.op.aliases is not None and isinstance(args[0], Tensor):
         link(result, args[0], entry, attrs)
     if out is not None:
@@ -450,7 +464,7 @@ def _type_parts(x: Any) -> tuple:
 
 
 def _record_several(
-    entry: Any, made: Any, arrays: list, nodes: list, attrs: dict
+    entry: Any, made: Any, args: tuple, arrays: list, nodes: list, attrs: dict
 ) -> tuple[Tensor, ...]:
     outs = tuple([wrap(np.asarray(m)) for m in made])
     if any(n is not None for n in nodes):
@@ -463,6 +477,8 @@ def _record_several(
     if NAMESPACE["special"]:
         for out in outs:
             finish(out)
+        if state.push is not None:
+            state.push(outs, entry, args, attrs)
     return outs
 
 
@@ -489,7 +505,7 @@ def show(x: Tensor, data: np.ndarray, entry: Any, attrs: dict[str, Any]) -> Tens
         meta = (have.shape, have.dtype)
         out._node = [entry.pull, next_seq(), None, (node,), None, meta, attrs, None]
     if NAMESPACE["special"]:
-        finish(out)
+        finish(out, entry, (x,), attrs)
     link(out, x, entry, attrs)
     return out
 

@@ -132,6 +132,7 @@ class Tensor:
             "no_grad", "multiple outputs".
         _views: for a root, weak references to its views.
         _inference: whether it was made in inference mode.
+        _tangent: its tangent of forward mode, with the level that it belongs to.
         _retains: whether `retain_grad` was called.
     """
 
@@ -144,6 +145,7 @@ class Tensor:
     _views: list | None = None
     _inference = False
     _retains = False
+    _tangent: tuple[Any, Tensor] | None = None
     _legacy: Any = None  # what `Tensor(...)` does, set by `creation`
 
     # Operators of arrays on the left give way to ours.

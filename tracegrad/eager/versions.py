@@ -119,27 +119,39 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
     for slot, array in zip(slots, node[SAVED]):
         if is_current(array, node[SEQ]):
             continue
-        log = log_of(array) or _Log(array)
-        kind = TENSOR_TYPES[from_numpy_dtype(array.dtype)]
         source = node if slot < 0 else node[INPUTS][slot]
-        which = ""
-        if source is not None and not is_leaf_node(source):
-            number = 0
-            if source[NAME] is None and source[PULL].title == "output":
-                number, source = source[6], source[INPUTS][0]
-            which = f", which is output {number} of {short_name(source)},"
-        hint = (
-            "the backtrace further above shows the operation that failed to compute "
-            "its gradient. The variable in question was changed in there or anywhere "
-            "later. Good luck!"
-            if anomaly
-            else "enable anomaly detection to find the operation that failed to "
-            "compute its gradient, with torch.autograd.set_detect_anomaly(True, "
-            "check_nan=False)."
-        )
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by "
-            f"an inplace operation: [torch.{kind} {list(array.shape)}]{which} is at "
-            f"version {log.version()}; expected version {log.version(node[SEQ])} "
-            f"instead. Hint: {hint}"
-        )
+        raise changed_error(array, node[SEQ], source, anomaly)
+
+
+def changed_error(
+    array: Any, seq: int, source: Node | None, anomaly: bool
+) -> Exception:
+    """PyTorch's error for a saved array that was changed.
+
+    Args:
+        array: the array.
+        seq: of the node that saved it.
+        source: the node that made it.
+        anomaly: whether anomaly detection is on, for the hint.
+    """
+    log = log_of(array) or _Log(array)
+    kind = TENSOR_TYPES[from_numpy_dtype(array.dtype)]
+    which = ""
+    if source is not None and not is_leaf_node(source):
+        number = 0
+        if source[NAME] is None and source[PULL].title == "output":
+            number, source = source[6], source[INPUTS][0]
+        which = f", which is output {number} of {short_name(source)},"
+    hint = (
+        "the backtrace further above shows the operation that failed to compute its "
+        "gradient. The variable in question was changed in there or anywhere later. "
+        "Good luck!"
+        if anomaly
+        else "enable anomaly detection to find the operation that failed to compute "
+        "its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an "
+        f"inplace operation: [torch.{kind} {list(array.shape)}]{which} is at version "
+        f"{log.version()}; expected version {log.version(seq)} instead. Hint: {hint}"
+    )

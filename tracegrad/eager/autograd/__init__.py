@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tracegrad.eager.autograd import forward_ad, function
+from tracegrad.eager.autograd.function import Function
 from tracegrad.eager.backward import backward, grad
 from tracegrad.eager.hooks import disable_saved_tensors_hooks, saved_tensors_hooks
 from tracegrad.eager.modes import (
@@ -24,10 +26,13 @@ class graph:
 
 
 __all__ = [
+    "Function",
     "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
+    "function",
     "grad",
     "graph",
     "inference_mode",
