@@ -490,10 +490,11 @@ def import_statements(context: Context) -> list[ast.stmt]:
             )
         )
     for alias, called in sorted(context.outsides.items()):
-        if called.importable:
-            own = called.function.__name__
+        home = called.home
+        if home is not None:
+            module, own = home
             renamed = ast.alias(own, None if own == alias else alias)
-            made.append(ast.ImportFrom(called.function.__module__, [renamed], 0))
+            made.append(ast.ImportFrom(module, [renamed], 0))
     return made
 
 

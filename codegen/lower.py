@@ -21,17 +21,19 @@ from tracegrad.codegen.template import (
     in_place_statements,
     literal,
     name,
+    number,
     signs_in_line,
     subtracting,
 )
 from tracegrad.codegen.width import bounds
+from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
 from tracegrad.ops.call import call
 from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.infer import same_type_input
-from tracegrad.ops.outside import outside
+from tracegrad.ops.outside import Outside, helper_of
 
 WIDTH = 88
 # Names follow the values that a value is a derivative of no further than this.
@@ -135,9 +137,8 @@ class Lowering:
             self._typed(v) if k in only else self._operand(v, node)
             for k, v in enumerate(node.inputs)
         ]
-        if node.op is outside:
-            function = self.context.outside(node.attrs["function"])
-            return ast.Call(function, args, [])
+        if type(node.attrs.get("function")) is Outside:
+            return self._outside(node, args)
         if node.op is call:
             assert self.context.body is not None
             return ast.Call(self.context.body(node.attrs["body"]), args, [])
@@ -151,6 +152,29 @@ class Lowering:
             plain = node.inputs and not node.inputs[0].type.weak
             return signs_in_line(factors_in_line(as_method(made) if plain else made))
         return self.context.call_helper(node.op, args, node.attrs)
+
+    def _outside(self, node: Node, args: list[ast.expr]) -> ast.expr:
+        """A call of a function that was not traced, or its derivative by differences.
+
+        Raises:
+            UnsupportedError: for JAX source, whose arrays such a function can't take.
+        """
+        called: Outside = node.attrs["function"]
+        if not self.context.backend.mutable:
+            raise UnsupportedError(
+                f"{called.name} is called as it is, with NumPy arrays",
+                op=node.op.spelling,
+                at=node.at[-1] if node.at else None,
+                fix='use backend="numpy"',
+            )
+        function = self.context.outside(called)
+        helper = helper_of(node.op, node.attrs)
+        if helper is None:
+            return ast.Call(function, args, [])
+        ct, *rest = args
+        given = ast.Tuple(rest, ast.Load())
+        position = number(node.attrs["position"])
+        return self.context.call_function(helper, [function, given, position, ct])
 
     def _typed(self, v: Value) -> ast.expr:
         """A variable of the type of `v`, which itself may never be made."""

@@ -34,7 +34,8 @@ from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Routine
 from tracegrad.ops.call import Body, call
 from tracegrad.ops.library import Library
-from tracegrad.ops.outside import outside
+from tracegrad.ops.outside import Outside, helper_of
+from tracegrad.ops.solvers import is_solver
 
 # Captured arrays of up to this many elements are written into the text.
 _WRITTEN_ELEMENTS = 12
@@ -316,10 +317,15 @@ def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
     found = {"Path", "stored", "check_shapes", UNTRACED}
     for routine in routines:
         for node in routine.graph.walk():
+            if is_solver(node):
+                found.add(node.attrs["solver"].module.rpartition(".")[2])
             if node.regions:
                 continue
-            if node.op is outside:
-                found.add(node.attrs["function"].name)
+            called = node.attrs.get("function")
+            if type(called) is Outside:
+                found.add(called.name)
+                helper = helper_of(node.op, node.attrs)
+                found |= set() if helper is None else {helper.__name__}
                 continue
             if node.op is call:
                 found |= _names_of_calls(node.attrs["body"])
@@ -338,7 +344,7 @@ def _names_of_calls(body: Body) -> set[str]:
     """The functions that a body and the bodies inside of it are emitted as."""
     found = {identifier(body.name)}
     for node in body.graph.walk():
-        if node.op is outside:
+        if type(node.attrs.get("function")) is Outside:
             found.add(node.attrs["function"].name)
         elif node.op is call:
             found |= _names_of_calls(node.attrs["body"])

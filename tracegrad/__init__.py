@@ -22,6 +22,7 @@ from tracegrad.runtime.forward import elementwise_grad, hvp, jvp, linearize, vhp
 from tracegrad.runtime.implicit import fixed_point, implicit_root
 from tracegrad.runtime.interop import to_jax, to_torch
 from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
+from tracegrad.runtime.numerical import numerical
 from tracegrad.runtime.parts import checkpoint
 from tracegrad.runtime.sparse import sparsity
 from tracegrad.runtime.spec import spec
@@ -53,6 +54,7 @@ __all__ = [
     "jvp",
     "linear_transpose",
     "linearize",
+    "numerical",
     "value_and_grad",
     "vhp",
     "vjp",

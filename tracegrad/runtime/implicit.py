@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 
 from tracegrad.codegen.names import identifier
-from tracegrad.errors import ArgumentError, ConversionError, ShapeError
+from tracegrad.errors import (
+    ArgumentError,
+    ControlFlowError,
+    ConversionError,
+    ShapeError,
+)
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.types import ArrayType, Dim
+from tracegrad.ops.define import Op
 from tracegrad.ops.infer import shape_text
 from tracegrad.ops.outside import Outside, outside
 from tracegrad.runtime.compiled import vjp
@@ -24,6 +30,8 @@ from tracegrad.runtime.custom import custom_vjp
 from tracegrad.runtime.jacobian import jacrev
 from tracegrad.runtime.transform import binder_of
 from tracegrad.trace.boundary import lower
+from tracegrad.trace.buffers import DEPTH
+from tracegrad.trace.demand import peek
 from tracegrad.trace.loops import while_loop
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -157,32 +165,51 @@ def _called(solve: Callable, name: str, args: tuple) -> Any:
     session = ACTIVE.session
     if session is None:
         return solve(*args)
+    return called_by_name(session, solve, name, args, outside, {})
+
+
+def called_by_name(
+    session: Any, function: Callable, name: str, args: tuple, op: Op, attrs: dict
+) -> Any:
+    """A call of a function that is not traced: a node of `op`, and its value now.
+
+    Raises:
+        ArgumentError: an argument is neither an array nor a number.
+        ConversionError: the shape of the result is not known, for want of values.
+    """
     session.locate()
     builder = session.builder
     values: list[Value] = []
     for x in args:
-        if not (is_traced(x) or np.ndim(x) or isinstance(x, float | np.generic)):
+        if not (is_traced(x) or np.ndim(x) or isinstance(x, int | float | np.generic)):
             raise ArgumentError(
-                f"a solver takes arrays and numbers, not {type(x).__name__}: {x!r:.40}",
+                f"{name} takes arrays and numbers, not {type(x).__name__}: {x!r:.40}",
                 op=name,
-                fix="let the solver close over everything else",
+                at=session.place(),
+                fix="let the function close over everything else",
             )
         values.append(lower(x, []).value if is_traced(x) else builder.lift(x))
-    if session.values is None:
+    if session.values is None or DEPTH.bodies:
         raise ConversionError(
-            "the shape of what a solver finds is not known from the types alone",
+            f"the shape of what {name} returns is not known from the types alone",
             op=name,
             at=session.place(),
-            fix="call the function, or ask for its source, with arrays",
+            fix="call the function, or ask for its source, with arrays"
+            if session.values is None
+            else "call it outside of the body of a loop or a branch",
         )
-    data = [session.demand.value(v) for v in values]
-    found = np.asarray(solve(*data))
+    try:
+        data = [session.demand.value(v) for v in values]
+        known = session.demand._data
+    except ControlFlowError:  # of tg.vmap
+        data, known = peek(session, values), {}
+    found = np.asarray(function(*data))
     shape = _as_symbolic(found.shape, values, data)
-    called = Outside(solve, identifier(name), ArrayType(shape, found.dtype))
+    called = Outside(function, identifier(name), ArrayType(shape, found.dtype))
     out = Value(called.type)
-    node = Node(outside, tuple(values), (out,), {"function": called}, builder.place())
-    builder.append(node)
-    session.demand._data[out] = found
+    given = {"function": called, **attrs}
+    builder.append(Node(op, tuple(values), (out,), given, builder.place()))
+    known[out] = found
     return make(out, session)
 
 

@@ -7,7 +7,9 @@ calls that decide alike.
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +29,28 @@ if TYPE_CHECKING:
 
 class TraceWarning(RuntimeWarning):
     """What was printed or formatted is a value of the call that was traced only."""
+
+
+class _Peeking(threading.local):
+    """Per thread: whether the first example stands for all of a batch."""
+
+    on = False
+
+
+PEEKING = _Peeking()
+
+
+def peek(session: Session, values: Sequence[Value]) -> list[Any]:
+    """Data of some values, of the first example where they differ in a batch.
+
+    For the shape of what is computed from them: the numbers say nothing of the others.
+    """
+    PEEKING.on = True
+    try:
+        demand = Demand(session)
+        return [demand.value(v) for v in values]
+    finally:
+        PEEKING.on = False
 
 
 class Demand:

@@ -196,7 +196,8 @@ def unsupported(session: Session, function: Any) -> UnsupportedError:
         f"no derivative rule yet for {name_of(function)}",
         op=short(function),
         at=session.place(),
-        fix="write it with functions that have a rule, or compute it outside",
+        fix="use functions that have a rule, compute it outside, or give it one: "
+        f"tg.custom_vjp, or tg.numerical({short(function)}) by differences",
     )
 
 
