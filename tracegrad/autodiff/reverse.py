@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tracegrad.autodiff.activity import active_values
@@ -12,9 +13,12 @@ from tracegrad.autodiff.regions import pull_regions
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Node, Value
 from tracegrad.ops.call import call
-from tracegrad.ops.define import Op
+from tracegrad.ops.define import Op, Rule
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.select import where
+
+# For some ops, a rule for each input in the place of the op's own.
+Rules = Mapping[Op, Sequence[Rule | None]]
 
 
 def pull_back(
@@ -23,6 +27,7 @@ def pull_back(
     outputs: Sequence[Value],
     cotangents: Sequence[Ref | None],
     wrt: Sequence[Value],
+    rules: Rules | None = None,
 ) -> list[Ref | None]:
     """Record the pullback of `nodes` into `builder`.
 
@@ -32,6 +37,7 @@ def pull_back(
         outputs: values with a cotangent.
         cotangents: one per output, `None` for zero.
         wrt: values to differentiate with respect to.
+        rules: for some ops, rules that take the place of their own.
 
     Returns:
         One cotangent per entry of `wrt`, `None` where nothing reaches it.
@@ -59,7 +65,7 @@ def pull_back(
             if v not in wanted:
                 accumulators.pop(v, None)
         builder.at = node.at
-        _pull_node(builder, node, cts, active, accumulators, masks)
+        _pull_node(builder, node, cts, active, accumulators, masks, rules or {})
     results = []
     for v in wrt:
         acc = accumulators.get(v)
@@ -132,18 +138,20 @@ def _pull_node(
     active: set[Value],
     accumulators: dict[Value, Accumulator],
     masks: _Masks,
+    own: Rules,
 ) -> None:
     """Apply the rule of one node and hand its cotangents to the inputs."""
     masked: list[Node] = []
+    pull = partial(pull_back, rules=own)
     if node.regions:
         take = lambda v: _taken(accumulators, v)
-        parts = pull_regions(builder, node, cts, active, pull_back, take)
+        parts = pull_regions(builder, node, cts, active, pull, take)
     elif node.op is call:
-        parts = pull_call(builder, node, cts, active, pull_back)
+        parts = pull_call(builder, node, cts, active, pull)
     else:
         if node.outputs[0] in masks.exposed and len(cts) == 1:
             masked, cts = masks.take_off(cts)
-        parts = _by_rule(builder, node, cts, active)
+        parts = _by_rule(builder, node, cts, active, own.get(node.op, node.op.rules))
     for v, part in zip(node.inputs, parts, strict=True):
         if part is not None and v in active:
             acc = accumulators.get(v)
@@ -162,7 +170,11 @@ def _taken(accumulators: dict[Value, Accumulator], v: Value) -> Ref | None:
 
 
 def _by_rule(
-    builder: Builder, node: Node, cts: list[Ref | None], active: set[Value]
+    builder: Builder,
+    node: Node,
+    cts: list[Ref | None],
+    active: set[Value],
+    rules: Sequence[Rule | None] | None,
 ) -> list[Any]:
     """What the rule of the op gives for each input."""
     op = node.op
@@ -177,10 +189,10 @@ def _by_rule(
     many = len(node.outputs) > 1
     outs = tuple([builder.wrap(v) for v in node.outputs])
     ct, out = (tuple(cts), outs) if many else (cts[0], outs[0])
-    if op.rules is not None:
+    if rules is not None:
         return [
             rule(ct, out, *inputs, **node.attrs) if rule and v in active else None
-            for rule, v in zip(op.rules, node.inputs, strict=True)
+            for rule, v in zip(rules, node.inputs, strict=True)
         ]
     assert op.rule is not None
     made = op.rule(ct, out, *inputs, **node.attrs)

@@ -23,6 +23,7 @@ from tracegrad.eager import (  # noqa: F401
     reductions,
     selection,
     shapes,
+    source,
     statistics,
 )
 from tracegrad.eager.dtypes import NAMES as _DTYPES

@@ -390,7 +390,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         data = src.detach().expand(self.shape)._data
     write(self, wrap(data.astype(self._data.dtype, copy=False)))
     if recording:
-        rebase(self, constant_node(self, src._node, src._data))
+        node = constant_node(self, src._node, src._data)
+        rebase(self, node, src._data)
     else:
         touched(self)
     if state.push is not None:

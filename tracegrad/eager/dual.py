@@ -275,10 +275,9 @@ def _stand_in(
     arrays = [x._data if isinstance(x, Tensor) else as_dtype(x, kind) for x in primals]
     datas = tuple([x._data for x in results])
     out = datas if len(datas) > 1 else datas[0]
-    node = record(entry, out, arrays, nodes, attrs)
+    node = record(entry, out, arrays, nodes, attrs, arrays)
     if len(datas) > 1:
-        node.append(len(datas))
-        assert len(node) == OUTPUTS + 1
+        node.insert(OUTPUTS, len(datas))
     return node, leaves
 
 

@@ -17,6 +17,7 @@ import inspect
 import itertools
 import linecache
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -189,6 +190,7 @@ NAMES.update(
     again=again,
     Scattered=Scattered,
     scatter=scatter,
+    ref=weakref.ref,
     zeros=np.zeros,
     zeros_like=np.zeros_like,
     without_nan=without_nan,
@@ -407,7 +409,8 @@ def _fixed(entry: Entry) -> Callable:
     lines.append("    except RuntimeWarning as error:")
     lines.append(f"        od = again(error, @run, {arrays}{passed})")
     meta = _meta_text(entry, unary_ufunc)
-    _finish_text(entry, lines, flowing, attrs, meta, tuple_of)
+    constants = _constants_text(count, flowing)
+    _finish_text(entry, lines, flowing, attrs, meta, constants, tuple_of)
     if op.aliases is not None:
         names["link"] = link
         lines.insert(-1, f"    @link(made, x0, @entry, {given})")
@@ -427,12 +430,35 @@ def _meta_text(entry: Entry, unary_ufunc: bool) -> str:
     return f"({whole})"
 
 
+def _constants_text(count: int, flowing: list[int]) -> str:
+    """The expression for the constants of a node, see `nodes.constants_of`."""
+    if count < 2:
+        return "None"
+    parts = []
+    for k in range(count):
+        value = f"(ref(d{k}) if d{k}.ndim else d{k})"
+        parts.append(f"{value} if n{k} is None else None" if k in flowing else value)
+    return f"({', '.join(parts)},)"
+
+
+def _constant_of_two(flowing: list[int]) -> str:
+    """The same for a binary ufunc, one of whose operands has a history."""
+    if flowing != [0, 1]:
+        return _constants_text(2, flowing)
+    # With two or no histories nothing is kept.
+    return (
+        "None if (n0 is None) is (n1 is None) else (ref(d1) if d1.ndim else d1) "
+        "if n1 is None else (ref(d0) if d0.ndim else d0)"
+    )
+
+
 def _finish_text(
     entry: Entry,
     lines: list[str],
     flowing: list[int],
     attrs: str,
     meta: str,
+    constants: str,
     inputs: str,
 ) -> None:
     """The part from the array `od` on: a tensor, its node if there is history."""
@@ -450,7 +476,7 @@ def _finish_text(
         lines.append(f"    if {test}:")
         lines.append(
             f"        made._node = [@pull, next_seq(), None, ({nodes}), "
-            f"{_saved_text(entry)}, {meta}, {attrs}, None]"
+            f"{_saved_text(entry)}, {meta}, {attrs}, None, {constants}]"
         )
     given = "{}" if attrs == "None" else attrs
     lines.append(f"    if special: finish(made, @entry, {inputs}, {given})")
@@ -487,6 +513,8 @@ def _binary(entry: Entry, order: str) -> Callable:
         f"        if d is not d{y}.dtype or (d is not f4 and d is not f8):",
         "    " + go_general,
         f"        n{y} = other._node",
+        f"        n{x} = self._node",
+        f"        c = {_constant_of_two(flowing)}",
         "        try:",
         "            od = @run(d0, d1)",
         "        except (RuntimeWarning, ValueError) as error:",
@@ -499,6 +527,8 @@ def _binary(entry: Entry, order: str) -> Callable:
         f"        if d{y} is None:",
         "    " + go_general,
         f"        n{y} = None",
+        f"        n{x} = self._node",
+        "        c = other",
         "        try:",
         "            od = @run(d0, d1)",
         "        except RuntimeWarning as error:",
@@ -506,10 +536,9 @@ def _binary(entry: Entry, order: str) -> Callable:
         "        m = None",
         "    else:",
         go_general,
-        f"    n{x} = self._node",
     ]
     meta = "m"
     if flowing and not _keeps_dtype(entry):
         meta = "(d0.shape, d0.dtype, d1.shape, d1.dtype)"
-    _finish_text(entry, lines, flowing, "None", meta, arguments)
+    _finish_text(entry, lines, flowing, "None", meta, "c", arguments)
     return _compile(f"eager_{op.name}", lines, names)

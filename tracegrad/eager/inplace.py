@@ -26,6 +26,8 @@ from tracegrad.eager.nodes import (
     SAVED,
     SEQ,
     Node,
+    extras_of,
+    kept,
     next_seq,
     short_name,
 )
@@ -89,7 +91,7 @@ def in_place(self: Tensor, function: Callable, *args: Any, **kwargs: Any) -> Ten
         and _saves_itself(node, result._data, self._data)
     ):
         node[SEQ] = next_seq()  # what it saves is what was just written
-    rebase(self, node)
+    rebase(self, node, result._data)
     if state.push is not None:
         state.push((result,), None, (self,), {})
     return self
@@ -226,24 +228,26 @@ def _saves_itself(node: Node, result: np.ndarray, memory: np.ndarray) -> bool:
 
 
 # -------------------------------------------------------------------------- rebasing
-def rebase(self: Tensor, node: Node | None) -> None:
+def rebase(self: Tensor, node: Node | None, value: np.ndarray) -> None:
     """Make `node` the history of `self`; None for a value without history.
 
     `self` has just been written to.
     """
     before = self._node
     if node is None:
-        node = constant_node(self, None, self._data)
+        node = constant_node(self, None, value)
     root = self._root
     if root is None:
         self._node = node
+        if value.dtype is not self._data.dtype and value.dtype != self._data.dtype:
+            extras_of(node).written = self._data.dtype
         if self._retains:
             if before is not None and before[2] is not None:
                 before[2].retain = None
             retain_in(self)
     else:
         if not node[INPUTS] or node[INPUTS][0] is not before:
-            node = constant_node(self, node, self._data)
+            node = constant_node(self, node, value)
         root._node = _copy_slices(root, self, node)
         root = self._root
     if NAMESPACE["special"]:
@@ -293,7 +297,15 @@ def constant_node(self: Tensor, source: Node | None, like: np.ndarray) -> Node:
     data = self._data
     meta = (data.shape, data.dtype, like.shape, like.dtype)
     inputs = (self._node, source)
-    return [pull_copy, next_seq(), None, inputs, None, meta, None, None]
+    constants = (None, _value(like) if source is None else None)
+    return [pull_copy, next_seq(), None, inputs, None, meta, None, None, constants]
+
+
+def _value(like: np.ndarray) -> Any:
+    """A constant that was written in place; one number if it is the same everywhere."""
+    if like.size and like.ndim and (like == like.flat[0]).all():
+        return np.asarray(like.flat[0])
+    return kept(like)
 
 
 def pull_copy(node: Node, ct: Any, grads: dict, graph: bool = False) -> None:

@@ -22,6 +22,7 @@ from tracegrad.eager.nodes import (
     EXTRAS,
     FREED,
     INPUTS,
+    OUTPUTS,
     PULL,
     SAVED,
     SEQ,
@@ -29,7 +30,6 @@ from tracegrad.eager.nodes import (
     Node,
     name_of,
 )
-from tracegrad.eager.runtime import OUTPUTS
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops.select import conj
 
@@ -93,7 +93,7 @@ class Pass:
 
     def run(self, roots: list[Node]) -> None:
         """Run all nodes behind `roots`, whose cotangents are in `grads`."""
-        nodes, ready = _collect(roots)
+        nodes, ready = collect(roots)
         order = sorted(nodes)
         if self.wanted is not None:
             self.needed = _needed(nodes, order, self.wanted)
@@ -303,7 +303,7 @@ def add(grads: dict, seq: int, g: Any) -> None:
     grads[seq] = grads[seq] + g if seq in grads else g
 
 
-def _collect(roots: list[Node]) -> tuple[dict[int, Node], dict[Any, list[Node]]]:
+def collect(roots: list[Node]) -> tuple[dict[int, Node], dict[Any, list[Node]]]:
     """The nodes that can be reached, and the leaves by the node they run after."""
     nodes: dict[int, Node] = {}
     last: dict[int, Any] = {}

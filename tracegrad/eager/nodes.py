@@ -1,6 +1,7 @@
 """The graph: nodes are plain lists, `grad_fn` is a wrapper made on request.
 
-A node is `[pull, seq, extras, inputs, saved, meta, attrs, name]`:
+A node is `[pull, seq, extras, inputs, saved, meta, attrs, name]`; that of an op has the
+constants behind these (and before them, with several outputs, their number):
 
 - `pull(node, ct, grads)` adds the cotangents of the inputs to `grads`, which maps `seq`
   to a cotangent.  `pull.graph` does the same with tensors, for `create_graph=True`;
@@ -13,6 +14,8 @@ A node is `[pull, seq, extras, inputs, saved, meta, attrs, name]`:
 - `meta` is None where cotangents already fit the inputs, else `(shape, dtype)` of each
   input, in one flat tuple.  `attrs` are the static attributes of the op.
 - `name` overrides `pull.title`.
+- The constants tell `source()` which inputs had no history: a Python number, or an
+  array, weakly, so that the graph keeps nothing alive that backward does not read.
 
 Lists cost a quarter of what objects with an `__init__` do.  Nodes never refer to
 tensors, so there is no reference cycle: a wrapper refers to its node, and is found
@@ -28,7 +31,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 PULL, SEQ, EXTRAS, INPUTS, SAVED, META, ATTRS, NAME = range(8)
+
+# In the nodes of ops with several outputs: where their number stands.
+OUTPUTS = 8
 
 Node = list
 next_seq = itertools.count(1).__next__
@@ -69,6 +77,8 @@ class Extras:
         masks: whether zeros of the cotangent are meant as "not taken", so that an
             infinite slope further back gives 0 there, not nan.
         packed: whether `saved` holds what `saved_tensors_hooks` packed.
+        place: the user's frames and the name of the result, if they were noted.
+        written: the dtype of the memory that the result was written to, if it differs.
     """
 
     __slots__ = (
@@ -78,8 +88,10 @@ class Extras:
         "node_hooks",
         "node_prehooks",
         "packed",
+        "place",
         "retain",
         "tensor_hooks",
+        "written",
     )
 
     def __init__(self) -> None:
@@ -91,6 +103,8 @@ class Extras:
         self.metadata: dict[Any, Any] = {}
         self.masks = False
         self.packed = False
+        self.place: Any = None
+        self.written: Any = None
 
 
 def extras_of(node: Node) -> Extras:
@@ -111,6 +125,22 @@ def short_name(node: Node) -> str:
     if node[PULL] is pull_output:
         node = node[INPUTS][0]
     return re.sub(r"Backward0?(\d*)$", r"\1", name_of(node))
+
+
+def kept(x: Any) -> Any:
+    """A constant as nodes keep it: a number, or an array by a weak reference."""
+    if type(x) is not np.ndarray or not x.ndim:
+        return x
+    return weakref.ref(x)
+
+
+def constants_of(node: Node) -> tuple:
+    """What each input without history was, as `kept` gave it; None for the others."""
+    inputs = node[INPUTS]
+    constants = node[-1] if len(node) > OUTPUTS else None
+    if type(constants) is tuple:
+        return constants
+    return tuple([constants if source is None else None for source in inputs])
 
 
 def is_leaf_node(node: Node) -> bool:

@@ -21,9 +21,11 @@ from tracegrad.eager.nodes import (
     ATTRS,
     INPUTS,
     META,
+    OUTPUTS,
     SAVED,
     SEQ,
     Node,
+    kept,
     next_seq,
     pull_output,
 )
@@ -44,8 +46,6 @@ SCALARS: dict[np.dtype, dict[Any, np.ndarray]] = {f4: {}, f8: {}}
 MOST_SCALARS = 4096
 add_reduce: Any = np.add.reduce
 OWNED = "owned"  # in `grads`: the nodes whose cotangent is nobody else's array
-# In the nodes of ops with several outputs: where their number stands.
-OUTPUTS = 8
 
 
 def finish(
@@ -414,6 +414,7 @@ def general(
         )
     if any(type(x) is np.ndarray and x.dtype.kind == "c" for x in arrays):
         entry = entry.for_complex()
+    given = arrays
     if entry.elementwise is not None:
         operands = promoted(entry, arrays)
         arrays = [a if type(a) is np.ndarray else o for a, o in zip(arrays, operands)]
@@ -423,16 +424,14 @@ def general(
         made = entry.run(*operands, **attrs)
     except (RuntimeWarning, ValueError) as error:
         made = again(error, entry.run, *operands, **attrs)
-    if nodes != [None] * len(nodes):
-        last = len(entry.flows) - 1
-        nodes = [n if entry.flows[min(k, last)] else None for k, n in enumerate(nodes)]
+    nodes = _flowing(entry, nodes)
     if type(made) is int:
         return made  # a size, which is no tensor
     if isinstance(made, tuple | list):
-        return _record_several(entry, made, args, arrays, nodes, attrs)
+        return _record_several(entry, made, args, arrays, nodes, attrs, given)
     result = wrap(made if type(made) is np.ndarray else np.asarray(made))
     if nodes != [None] * len(nodes) and result._data.dtype.kind in "fc":
-        result._node = record(entry, result._data, arrays, nodes, attrs)
+        result._node = record(entry, result._data, arrays, nodes, attrs, given)
     if NAMESPACE["special"]:
         finish(result, entry, args, attrs)
     if entry.op.aliases is not None and isinstance(args[0], Tensor):
@@ -442,8 +441,27 @@ def general(
     return result
 
 
-def record(entry: Any, out: Any, arrays: list, nodes: list, attrs: dict) -> Node:
-    """The node of one call; `nodes` says which inputs have a history."""
+def _flowing(entry: Any, nodes: list) -> list:
+    """The nodes of the inputs that have a derivative."""
+    if nodes == [None] * len(nodes):
+        return nodes
+    last = len(entry.flows) - 1
+    return [n if entry.flows[min(k, last)] else None for k, n in enumerate(nodes)]
+
+
+def record(
+    entry: Any, out: Any, arrays: list, nodes: list, attrs: dict, given: list
+) -> Node:
+    """The node of one call.
+
+    Args:
+        entry: of the op.
+        out: its result.
+        arrays: its operands, numbers as arrays.
+        nodes: their nodes, None for those without a history.
+        attrs: all static attributes.
+        given: the operands with numbers as the user wrote them.
+    """
     last = len(entry.flows) - 1
     asked: set[int] = set()
     for k, node in enumerate(nodes):
@@ -455,8 +473,10 @@ def record(entry: Any, out: Any, arrays: list, nodes: list, attrs: dict) -> Node
         values = [out] if slot == OUT else arrays[slot:] if many else [arrays[slot]]
         saved.extend(values if slot in asked else [None] * len(values))
     meta = tuple([part for x in arrays for part in _type_parts(x)])
-    kept = tuple(saved) if any(x is not None for x in saved) else None
-    return [entry.pull, next_seq(), None, tuple(nodes), kept, meta, attrs, None]
+    save = tuple(saved) if any(x is not None for x in saved) else None
+    constants = tuple([kept(x) if n is None else None for x, n in zip(given, nodes)])
+    seq, inputs = next_seq(), tuple(nodes)
+    return [entry.pull, seq, None, inputs, save, meta, attrs, None, constants]
 
 
 def _type_parts(x: Any) -> tuple:
@@ -464,13 +484,19 @@ def _type_parts(x: Any) -> tuple:
 
 
 def _record_several(
-    entry: Any, made: Any, args: tuple, arrays: list, nodes: list, attrs: dict
+    entry: Any,
+    made: Any,
+    args: tuple,
+    arrays: list,
+    nodes: list,
+    attrs: dict,
+    given: list,
 ) -> tuple[Tensor, ...]:
     outs = tuple([wrap(np.asarray(m)) for m in made])
     if any(n is not None for n in nodes):
         datas = tuple([o._data for o in outs])
-        node = record(entry, datas, arrays, nodes, attrs)
-        node.append(len(outs))
+        node = record(entry, datas, arrays, nodes, attrs, given)
+        node.insert(OUTPUTS, len(outs))
         for number, out in enumerate(outs):
             if out._data.dtype.kind in "fc":
                 out._node = output_node(node, number)
@@ -503,7 +529,8 @@ def show(x: Tensor, data: np.ndarray, entry: Any, attrs: dict[str, Any]) -> Tens
     if node is not None:
         have = x._data
         meta = (have.shape, have.dtype)
-        out._node = [entry.pull, next_seq(), None, (node,), None, meta, attrs, None]
+        seq = next_seq()
+        out._node = [entry.pull, seq, None, (node,), None, meta, attrs, None, None]
     if NAMESPACE["special"]:
         finish(out, entry, (x,), attrs)
     link(out, x, entry, attrs)

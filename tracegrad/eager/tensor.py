@@ -492,7 +492,8 @@ accumulate_node.title = "AccumulateGrad"  # type: ignore[attr-defined]
 def leaf_node(leaf: Tensor) -> Node:
     """The node that accumulates into `leaf`, which it refers to weakly."""
     seq = next_leaf_seq()
-    return [accumulate_node, seq, None, (), None, None, weakref.ref(leaf), None]
+    meta = (leaf._data.shape, leaf._data.dtype)
+    return [accumulate_node, seq, None, (), None, meta, weakref.ref(leaf), None]
 
 
 class _ParameterType(type):

@@ -15,6 +15,7 @@ from tracegrad.eager.modes import (
     set_detect_anomaly,
     set_grad_enabled,
 )
+from tracegrad.eager.naming import record_source
 from tracegrad.eager.tensor import Variable
 
 
@@ -38,6 +39,7 @@ __all__ = [
     "inference_mode",
     "is_anomaly_enabled",
     "no_grad",
+    "record_source",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -511,7 +511,7 @@ def _output(run: _Call, k: int, x: Any, node: Node | None, inputs: list) -> Any:
     if dirty and is_input:
         if x.is_leaf and x.requires_grad:
             raise RuntimeError(DIRTY_LEAF)
-        rebase(x, source)
+        rebase(x, source, x._data)
         return x
     if is_input:
         x = _same_memory(x)
