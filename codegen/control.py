@@ -15,7 +15,7 @@ import numpy as np
 
 from tracegrad.codegen.control_jax import write_jax
 from tracegrad.codegen.lower import Line, Lowering
-from tracegrad.codegen.ownership import base_of, changing, updated_carries
+from tracegrad.codegen.ownership import changing, shown_values, updated_carries
 from tracegrad.codegen.plan import Body, last_named
 from tracegrad.codegen.solvers import write_solver
 from tracegrad.codegen.template import literal, name, number
@@ -136,13 +136,16 @@ class ControlLowering(Lowering):
         if node.out in self.skipped:
             return
         t = node.out.type
-        value: ast.expr = number(0.0 if t.kind in "fc" else 0)
+        # JAX compares the types of the branches; in NumPy nothing reads the value.
+        exact = not self.context.backend.mutable
+        zero = {"b": False, "f": 0.0, "c": 0.0}.get(t.kind, 0)
+        value = literal(t.dtype.type(0) if exact and not t.weak else zero, self.context)
         if is_ragged(t):
             value = ast.List([], ast.Load())
         elif t.shape:
             zeros = ast.Attribute(name(self.context.backend.alias), "zeros", ast.Load())
             value = ast.Call(zeros, [literal(t.shape, self.context)], [])
-            if t.dtype != np.float64 and not self.context.backend.mutable:
+            if t.dtype != np.float64 and exact:
                 value.args.append(literal(t.dtype, self.context))
         self.assign(variable, value, node)
 
@@ -457,7 +460,8 @@ class _Writer:
         """A result of the turn, which no later turn changes."""
         made = self.inner.expression(v)
         made_by = {u: n for n in self.loop.body.nodes for u in n.outputs}
-        if v.type.shape and base_of(v, made_by) in changing(self.node):
+        shown = shown_values(v, made_by)
+        if v.type.shape and not shown.isdisjoint(changing(self.node)):
             made = ast.Call(ast.Attribute(made, "copy", ast.Load()), [], [])
         return made
 

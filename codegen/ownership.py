@@ -17,13 +17,6 @@ def _producers(graph: Graph) -> dict[Value, Node]:
     return {v: node for node in graph.nodes for v in node.outputs}
 
 
-def base_of(v: Value, made_by: dict[Value, Node]) -> Value:
-    """The value whose memory a chain of views shows."""
-    while v in made_by and is_view(made_by[v]):
-        v = made_by[v].inputs[0]
-    return v
-
-
 def updated_carries(node: Node) -> set[int]:
     """The carries of a loop whose arrays the body updates, and need not keep."""
     loop = Loop.of(node)
@@ -34,7 +27,8 @@ def updated_carries(node: Node) -> set[int]:
         chain = _chain(result, made_by)
         if k in kept or chain[-1] is not param or len(chain) < 2:
             continue
-        others = [base_of(v, made_by) for v in loop.nexts if v is not result]
+        shown = [shown_values(v, made_by) for v in loop.nexts if v is not result]
+        others = list(set().union(*shown))
         # Of what goes into a list a view can be copied, the array itself not.
         others += loop.body.results[loop.carried :]
         if loop.nexts.count(result) == 1 and not any(v in chain for v in others):
@@ -100,23 +94,71 @@ def fresh_outputs(node: Node) -> set[Value]:
 def shown_inputs(node: Node) -> dict[Value, tuple[Value, ...]]:
     """The inputs whose memory each output may be, for those that are not fresh."""
     fresh = fresh_outputs(node)
-    open_ = [v for v in node.outputs if v not in fresh]
+    if node.op is cond:
+        return {
+            v: tuple(_shown_by_branches(node, k))
+            for k, v in enumerate(node.outputs)
+            if v not in fresh
+        }
     if not is_loop(node):
-        return dict.fromkeys(open_, node.inputs[1:])
+        return dict.fromkeys([v for v in node.outputs if v not in fresh], node.inputs)
     loop = Loop.of(node)
-    new = _new_results(loop.body, _producers(loop.body))
-    found: dict[Value, tuple[Value, ...]] = dict.fromkeys(open_, node.inputs)
-    pairs = list(zip(loop.starts, loop.nexts, strict=True))
-    for v, (start, result) in zip(loop.last, pairs, strict=True):
-        if v in found and result in new:
-            found[v] = (start,)
+    made_by = _producers(loop.body)
+    outside = {p: {v} for p, v in zip(loop.inner, loop.invariants, strict=True)}
+    for p, start in zip(loop.carries, loop.starts, strict=True):
+        outside[p] = {start}
+    reads = [shown_values(v, made_by) for v in loop.nexts]
+    while True:  # a carry may show what another carry was a turn before
+        sizes = [len(outside[p]) for p in loop.carries]
+        for p, params in zip(loop.carries, reads, strict=True):
+            outside[p] = outside[p].union(*[outside.get(u, ()) for u in params])
+        if sizes == [len(outside[p]) for p in loop.carries]:
+            break
+    found: dict[Value, tuple[Value, ...]] = {}
+    for v, p in zip(loop.last, loop.carries, strict=True):
+        if v not in fresh:
+            found[v] = _in_order(outside[p], node)
     free = {loop.starts[k] for k in updated_carries(node)}  # views of them are copied
     for v, kind, stacked in loop.stacks():
-        own = kind == RESULT
-        if v in found:
-            rest = () if (stacked if own else pairs[kind][1]) in new else node.inputs
-            shown = rest if own else (*rest, pairs[kind][0])
-            found[v] = tuple([u for u in shown if u not in free])
+        if v in fresh:
+            continue
+        if stacked is None:
+            shown = outside[loop.carries[kind]]
+        else:
+            params = shown_values(stacked, made_by)
+            shown = set().union(*[outside.get(u, ()) for u in params])
+        found[v] = _in_order(shown - free, node)
+    return found
+
+
+def _in_order(values: set[Value], node: Node) -> tuple[Value, ...]:
+    return tuple([v for v in dict.fromkeys(node.inputs) if v in values])
+
+
+def _shown_by_branches(node: Node, k: int) -> list[Value]:
+    """The operands whose memory output `k` of a `cond` may be."""
+    found: dict[Value, None] = {}
+    for region in node.regions:
+        params = shown_values(region.results[k], _producers(region))
+        for p, v in zip(region.params, node.inputs[1:], strict=True):
+            if p in params:
+                found[v] = None
+    return list(found)
+
+
+def shown_values(v: Value, made_by: dict[Value, Node]) -> set[Value]:
+    """The values of a region whose memory `v` may be, itself among them."""
+    found, waiting = {v}, [v]
+    while waiting:
+        u = waiting.pop()
+        node = made_by.get(u)
+        more: tuple[Value, ...] = ()
+        if node is not None and node.regions:
+            more = shown_inputs(node).get(u, ())
+        elif node is not None and is_view(node):
+            more = (node.inputs[0],)
+        waiting += [w for w in more if w not in found]
+        found.update(more)
     return found
 
 

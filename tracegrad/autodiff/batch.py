@@ -18,6 +18,7 @@ from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.region import copied
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.call import Body, Pullback, Pushforward, call, sizes_of
+from tracegrad.ops.control import listed, uncounted
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import Batch, Op
 from tracegrad.ops.index import FULL, getitem
@@ -379,7 +380,10 @@ def _loop(b: Batched, op: Op, strict: bool) -> Any:
         ]
         made = _again(b.node, args) if b.node.regions else op(*args, **b.node.attrs)
         rows.append(made if type(made) is tuple else (made,))
-    outs = [looped(*column, of=op.spelling) for column in zip(*rows, strict=True)]
+    outs = [
+        listed(*column) if uncounted(v.type) else looped(*column, of=op.spelling)
+        for v, column in zip(b.node.outputs, zip(*rows, strict=True), strict=True)
+    ]
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from tracegrad.ir.graph import Const, Graph, Node, Value
 
@@ -95,3 +98,28 @@ def copied(
             node.changed(inputs=inputs, outputs=tuple([known[v] for v in node.outputs]))
         )
     return made, [known.get(v, v) for v in results]
+
+
+# ---------------------------------------------------------------------- what is equal
+def constant_key(v: Const) -> Any:
+    """Equal for constants that are the same: numbers by type and value."""
+    if isinstance(v.value, np.ndarray):
+        return id(v.value)
+    return type(v.value).__name__, repr(v.value)
+
+
+def structure(region: Graph) -> Any:
+    """What is equal for regions that do the same."""
+    numbers = {v: i for i, v in enumerate(region.params)}
+    parts: list[Any] = []
+
+    def read(v: Value) -> Any:
+        return constant_key(v) if isinstance(v, Const) else numbers[v]
+
+    for node in region.nodes:
+        inner = tuple([structure(r) for r in node.regions])
+        reads = tuple([read(v) for v in node.inputs])
+        parts.append((node.op.name, reads, tuple(node.attrs.items()), inner))
+        for v in node.outputs:
+            numbers[v] = len(numbers)
+    return tuple(parts), tuple([read(v) for v in region.results])

@@ -24,6 +24,7 @@ from tracegrad.ir.dims import named, names
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.define import Op
+from tracegrad.ops.index import getitem
 
 COUNTER = ArrayType((), np.dtype(np.int64), weak=True)
 # An entry of `saved`: a result of the body.  Else it is the position of a carry, all
@@ -306,6 +307,36 @@ def _(inputs: list[ast.expr], attrs: dict[str, Any]) -> ast.expr:
     made = ast.parse("[xp.zeros_like(part) for part in stack]", mode="eval").body
     made.generators[0].iter = inputs[0]  # type: ignore[attr-defined]
     return made
+
+
+def uncounted(t: ArrayType) -> bool:
+    """Whether a stack has as many entries as a loop happened to make turns."""
+    first = t.shape[0] if t.shape else 0
+    return isinstance(first, Dim) and any(n.startswith(TURNS) for n in names(first))
+
+
+def _listed(*stacks: Any) -> list:
+    return list(stacks)
+
+
+def _infer_listed(*types: ArrayType) -> ArrayType:
+    return ArrayType((len(types), *types[0].shape), types[0].dtype)
+
+
+# Stacks of different lengths, one for each example of a batch.
+listed = Op(_listed, _infer_listed)
+listed.name = "listed"
+listed.variadic = True
+
+
+@listed.vjp
+def _(ct, y, *stacks):
+    return tuple([getitem(ct, index=(i,)) for i in range(len(stacks))])
+
+
+@listed.emit
+def _(inputs: list[ast.expr], attrs: dict[str, Any]) -> ast.expr:
+    return ast.List(inputs, ast.Load())
 
 
 def _infer_undefined(*, shape: Any, dtype: Any, weak: bool) -> ArrayType:

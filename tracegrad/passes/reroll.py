@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from tracegrad.errors import TracegradError
-from tracegrad.ir.graph import FORWARD, Const, Graph, Node, Value
+from tracegrad.ir.graph import FORWARD, Const, Node, Value
 from tracegrad.ir.index import ARRAY
-from tracegrad.ir.region import Open, close
+from tracegrad.ir.region import Open, close, constant_key, structure
 from tracegrad.ops.control import COUNTER, RESULT, for_loop, loop_attrs, stack_type
 from tracegrad.ops.elementwise import add, multiply, subtract
 from tracegrad.ops.index import getitem
@@ -53,12 +53,6 @@ def reroll(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
 
 
 # ---------------------------------------------------------------------- what is equal
-def _constant_key(v: Const) -> Any:
-    if isinstance(v.value, np.ndarray):
-        return id(v.value)
-    return type(v.value).__name__, repr(v.value)
-
-
 def _split_index(index: Any) -> tuple[tuple, tuple[int, ...]]:
     """A subscript without its ints, and those."""
     ints = tuple([e for e in index if type(e) is int])
@@ -69,26 +63,9 @@ def _key(node: Node) -> Any:
     attrs = dict(node.attrs)
     index = attrs.pop("index", None)
     skeleton = _split_index(index)[0] if type(index) is tuple else index
-    regions = tuple([_structure(r) for r in node.regions])
+    regions = tuple([structure(r) for r in node.regions])
     count = len(node.inputs)
     return node.op.name, id(node.at), count, skeleton, tuple(attrs.items()), regions
-
-
-def _structure(region: Graph) -> Any:
-    """What is equal for regions that do the same."""
-    numbers = {v: i for i, v in enumerate(region.params)}
-    parts: list[Any] = []
-
-    def read(v: Value) -> Any:
-        return _constant_key(v) if isinstance(v, Const) else numbers[v]
-
-    for node in region.nodes:
-        inner = tuple([_structure(r) for r in node.regions])
-        reads = tuple([read(v) for v in node.inputs])
-        parts.append((node.op.name, reads, tuple(node.attrs.items()), inner))
-        for v in node.outputs:
-            numbers[v] = len(numbers)
-    return tuple(parts), tuple([read(v) for v in region.results])
 
 
 # ------------------------------------------------------------------------- the search
@@ -282,7 +259,7 @@ class _Segment:
         return turn, at, found[1]
 
     def _constant_flow(self, reads: list[Value]) -> _Flow | None:
-        keys = [_constant_key(v) if isinstance(v, Const) else None for v in reads]
+        keys = [constant_key(v) if isinstance(v, Const) else None for v in reads]
         if all(k == keys[0] for k in keys):
             return _Flow("same", value=reads[0])
         if None in keys:

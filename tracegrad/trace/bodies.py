@@ -5,7 +5,7 @@ Each is traced on fresh values into a list of nodes of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
 from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.location import Location
 from tracegrad.ir.region import Open, close
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, map_leaves
 from tracegrad.ir.tree import restore as restore_tree
@@ -22,7 +23,7 @@ from tracegrad.ops.define import ACCEPT, Op
 from tracegrad.ops.infer import same_shape
 from tracegrad.ops.record import Ref
 from tracegrad.trace.boundary import lower, name_result
-from tracegrad.trace.buffers import DEPTH, Handle
+from tracegrad.trace.buffers import Handle
 from tracegrad.trace.interpose import original_of
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import Session
@@ -93,20 +94,6 @@ def user_value(tree: Tree, session: Session) -> Any:
     return restore_tree(tree, lambda value: make(value, session))
 
 
-def trace_body(session: Session, function: Callable, *trees: Tree) -> Body:
-    """Run a function of the user's on traced values, apart from what is around it."""
-    builder = session.builder
-    outer, builder.nodes = builder.nodes, []
-    DEPTH.bodies += 1
-    try:
-        out = function(*[user_value(tree, session) for tree in trees])
-        result = tree_of(out, session)
-        return Body(builder.nodes, result)
-    finally:
-        DEPTH.bodies -= 1
-        builder.nodes = outer
-
-
 def record(
     session: Session,
     op: Op,
@@ -152,7 +139,12 @@ def refused(session: Session, error: TracegradError, spelling: str) -> Tracegrad
 
 
 def check_equal(
-    session: Session, wanted: Tree, found: Tree, spelling: str, what: str
+    session: Session,
+    wanted: Tree,
+    found: Tree,
+    spelling: str,
+    what: str,
+    at: Location | None = None,
 ) -> None:
     """Refuse results of another structure, shape or dtype.
 
@@ -180,7 +172,7 @@ def check_equal(
                     fix="convert one with .astype(...)",
                 )
     if error is not None:
-        raise refused(session, error, spelling)
+        raise refused(session, error.locate(None, at), spelling)
 
 
 def fits(a: ArrayType, b: ArrayType) -> bool:
@@ -198,3 +190,21 @@ def _said(tree: Tree) -> str:
     if isinstance(tree, Static):
         return repr(tree.value)
     return f"{tree.type.__name__}({', '.join(map(_said, tree.children))})"
+
+
+def strengthen(session: Session, bodies: Sequence[Body]) -> None:
+    """A branch that gives a number where another gives an array gives an array too."""
+    strong = [
+        next((t for t in types if not t.weak), None)
+        for types in zip(*[[v.type for v in b.results] for b in bodies], strict=True)
+    ]
+    for body in bodies:
+        body.convert(session, strong)
+
+
+def name_branches(node: Node, results: Sequence[Sequence[Value]]) -> None:
+    """Call the outputs of a `cond` what the user calls them in the branches."""
+    for v, *made in zip(node.outputs, *results, strict=True):
+        for u in made:
+            if v.hint is None and u.user:
+                v.hint, v.user = u.hint, True

@@ -15,16 +15,17 @@ from tracegrad.ops.control import chosen
 from tracegrad.ops.control import cond as cond_op
 from tracegrad.ops.infer import shape_text
 from tracegrad.trace.bodies import (
-    Body,
     check_equal,
     finish,
+    name_branches,
     record,
     refused,
-    trace_body,
+    strengthen,
     tree_of,
 )
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import Handle
+from tracegrad.trace.forks import trace_body
 from tracegrad.trace.session import ACTIVE, Session
 
 
@@ -111,7 +112,7 @@ def _branches(
     bodies = [trace_body(session, function, *trees) for function in functions]
     for body in bodies[1:]:
         check_equal(session, bodies[0].result, body.result, spelling, "the branches")
-    _strengthen(session, bodies)
+    strengthen(session, bodies)
     names = _BRANCH_NAMES.get(len(bodies)) or [f"case_{i}" for i in range(len(bodies))]
     parts = [
         Open(name, [], [], body.nodes, body.results)
@@ -120,19 +121,5 @@ def _branches(
     if not parts[0].results:
         return functions[0](*operands)
     node = record(session, cond_op, parts, {}, before=[which])
-    for k, v in enumerate(node.outputs):
-        for body in bodies:
-            made = body.results[k]
-            if v.hint is None and made.user:
-                v.hint, v.user = made.hint, True
+    name_branches(node, [body.results for body in bodies])
     return finish(session, bodies[0].result, node.outputs)
-
-
-def _strengthen(session: Session, bodies: Sequence[Body]) -> None:
-    """A branch that gives a number where another gives an array gives an array too."""
-    strong = [
-        next((t for t in types if not t.weak), None)
-        for types in zip(*[[v.type for v in b.results] for b in bodies], strict=True)
-    ]
-    for body in bodies:
-        body.convert(session, strong)

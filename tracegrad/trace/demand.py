@@ -99,11 +99,11 @@ class Demand:
     def _many_values(self) -> ControlFlowError:
         """The error for what has another value in each turn of a loop."""
         return ControlFlowError(
-            "Python asked for a value inside of the body of a loop or a branch, which "
+            "Python asked for a number inside of the body of a loop or a branch, which "
             "runs many times or not at all",
-            op="if, while, bool() or int()",
+            op="int(), range() or an index of a list",
             at=self.session.place(),
-            fix="use np.where, or tg.cond and tg.while_loop inside of it",
+            fix="index an array with it, or use tg.switch or tg.fori_loop",
         )
 
     def shown(self, value: Value, otherwise: str) -> Any:
@@ -152,6 +152,11 @@ class Demand:
         self.count += 1
         session.builder.record(guard, (Ref(value, session.builder),), attrs)
         return outcome
+
+    def known(self, value: Value) -> bool | None:
+        """The truth of a value that a guard has settled, or None."""
+        found = self._decided.get((self.number(value), bool))
+        return None if found is None else bool(found)
 
     def number(self, value: Value) -> int:
         """Equal for values that are computed alike, so that none is guarded twice."""

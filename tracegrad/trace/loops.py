@@ -5,7 +5,6 @@ On plain arrays the functions that the user gives just run, turn by turn.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,18 +42,16 @@ from tracegrad.trace.bodies import (
     fits,
     record,
     refused,
-    trace_body,
     tree_of,
     user_value,
     values_of,
 )
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import Handle
+from tracegrad.trace.forks import trace_body
 from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.sizes import Size
 from tracegrad.trace.source_names import names_of
-
-_serial = itertools.count(1)
 
 
 # ----------------------------------------------------------------------- public names
@@ -336,7 +333,7 @@ class _Loop:
             Open("test", [], params, asked.nodes, outcome),
             Open("body", [], params, body.nodes, body.results),
         ]
-        attrs = loop_attrs(len(params), bounds=(), steps=f"{TURNS}{next(_serial)}")
+        attrs = loop_attrs(len(params), bounds=(), steps=self._turns())
         node = record(self.session, while_op, parts, attrs, after=self._starts())
         return self._finish(self.carry, node.outputs)
 
@@ -355,7 +352,7 @@ class _Loop:
         body = self._body(step, (step, 1), turn)
         params = values_of(self.carry)
         parts = [Open("body", [counter], params, body.nodes, body.results)]
-        steps = f"{TURNS}{next(_serial)}" if given else None
+        steps = self._turns() if given else None
         attrs = loop_attrs(len(params), bounds=tuple(bounds), steps=steps)
         node = record(self.session, for_loop, parts, attrs, given, self._starts())
         return self._finish(self.carry, node.outputs)
@@ -377,11 +374,13 @@ class _Loop:
         def turn() -> Body:
             def step(t: Any, carry: Any) -> Any:
                 row = _row(session, rows, t, _parameter(f, 1, "x"))
-                next_carry, y = _pair(f(carry, row))
-                made[:] = [tree_of(y, session)]
-                return next_carry
+                return _pair(f(carry, row))
 
-            return trace_body(session, step, Leaf(counter), self.carry)
+            body = trace_body(session, step, Leaf(counter), self.carry)
+            assert isinstance(body.result, Branch)
+            body.result, y = body.result.children
+            made[:] = [y]
+            return body
 
         body = self._body(f, (f, 0), turn)
         params = values_of(self.carry)
@@ -404,6 +403,11 @@ class _Loop:
             if v.hint is None:
                 v.hint, v.user = param.hint, param.user
         return out
+
+    def _turns(self) -> str:
+        """A name for a number of turns that nothing tells in advance."""
+        self.session.loops += 1
+        return f"{TURNS}{self.session.loops}"
 
     def _bound(self, bound: Any) -> Any:
         """A bound of the counter: an int, a size, or a traced int."""

@@ -160,6 +160,8 @@ class Session:
         masks: the names and the values of such numbers.
         proved: what tests in the program say of such sizes.
         demand: computes values of the call, and guards what they decide.
+        loops: how many loops have turns that nothing counts in advance.
+        fork: says which way a body goes where it asks for a truth; None outside.
     """
 
     def __init__(
@@ -202,6 +204,8 @@ class Session:
         self.locator = Locator(base, met)
         self.array = array
         self.demand = Demand(self)
+        self.loops = 0
+        self.fork: Callable[[Value], bool] | None = None
         self.thread = threading.get_ident()
 
     # ------------------------------------------------------------------- places
@@ -329,9 +333,13 @@ class Session:
         """
         if self.is_concrete(value):
             return kind(self.ask(value))
-        if self.values is None:
+        both_ways = self.fork is not None and kind is bool
+        if self.values is None and not both_ways:
             raise error.locate(None, self.place())
-        self._restart_if_static(value)
+        if self.values is not None:
+            self._restart_if_static(value)
+        if self.fork is not None and kind is bool:
+            return self.fork(value)
         return self.demand.decide(value, kind)
 
     def _restart_if_static(self, value: Value) -> None:
