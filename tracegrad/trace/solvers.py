@@ -33,10 +33,11 @@ from tracegrad.ops.solvers import (
     find_root,
     integrate,
 )
-from tracegrad.trace.bodies import record, trace_body
+from tracegrad.trace.bodies import record
 from tracegrad.trace.boundary import holds_handles, lower, name_result
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.callbacks import as_traced
+from tracegrad.trace.forks import trace_body
 from tracegrad.trace.frames import calling_line
 from tracegrad.trace.numpy_api import CALLERS, call_unknown, constant_data
 from tracegrad.trace.proxy import make
