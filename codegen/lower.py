@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.codegen.memory import is_view
+from tracegrad.codegen.memory import MAX_ORDER, is_view
 from tracegrad.codegen.names import Namer
 from tracegrad.codegen.plan import Body, Plan, make_plan
 from tracegrad.codegen.printer import fits
@@ -36,8 +36,6 @@ from tracegrad.ops.infer import same_type_input
 from tracegrad.ops.outside import Outside, helper_of
 
 WIDTH = 88
-# Names follow the values that a value is a derivative of no further than this.
-_MAX_ORDER = 6
 
 
 @dataclass(slots=True)
@@ -386,14 +384,16 @@ class Lowering:
         if v.hint:
             return v.hint
         node = self.graph.nodes[self.plan.producer[v]]
-        # A value of the forward part may serve as a cotangent; it is not named as one.
-        if v.wrt is not None and node.derived:
-            known = self._stem(v.wrt)
-            if known is not None:
-                return f"{v.prefix}_{known}"
-            inside = self._holder(v.wrt)
-            if inside is not None:
-                return f"{v.prefix}_{inside}"
+        if node.derived:
+            updates = self._updates(v)
+            found = next((u.hint for u in updates if u.hint), None)
+            # A value of the forward part may serve as a cotangent; it is not named
+            # as one.
+            found = found or next(
+                filter(None, map(self._relative, [v, *updates])), None
+            )
+            if found is not None:
+                return found
         if node.op.inplace is not None and node.inputs[0] in self.variables:
             return self.variables[node.inputs[0]]  # a copy with a change
         nouns = node.op.noun.split()
@@ -404,10 +404,37 @@ class Lowering:
                 return f"{noun}_{known}"
         return f"d_{noun}" if node.phase == BACKWARD else noun
 
+    def _updates(self, v: Value) -> list[Value]:
+        """What updates in place make of a value, in order."""
+        found: list[Value] = []
+        nodes, plan = self.graph.nodes, self.plan
+        while True:
+            made = [
+                nodes[r].outputs[0]
+                for r in plan.readers.get(v, ())
+                if r in plan.in_place
+                and r not in plan.copied
+                and nodes[r].inputs[0] is v
+            ]
+            if not made:
+                return found
+            v = made[0]
+            found.append(v)
+
+    def _relative(self, v: Value) -> str | None:
+        """A name for the cotangent or tangent of a value that has one."""
+        if v.wrt is None:
+            return None
+        known = self._stem(v.wrt)
+        if known is not None:
+            return f"{v.prefix}_{known}"
+        inside = self._holder(v.wrt)
+        return None if inside is None else f"{v.prefix}_{inside}"
+
     def _stem(self, v: Value) -> str | None:
         """What the cotangent or tangent of a value is named after."""
         prefixes: list[str] = []
-        while len(prefixes) <= _MAX_ORDER:
+        while len(prefixes) <= MAX_ORDER:
             known = self.stems.get(v) or self.variables.get(v)
             if known is None and v.hint:
                 known = v.hint

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tracegrad.ir.graph import Node
+from tracegrad.ir.graph import Node, Value
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.index import getitem
+
+# Values are followed to what they are a derivative of no further than this.
+MAX_ORDER = 6
 
 
 def is_view(node: Node) -> bool:
@@ -21,6 +24,20 @@ def is_view(node: Node) -> bool:
     return not element or Ellipsis in node.attrs.get("index", (Ellipsis,))
 
 
+def lineage(v: Value) -> tuple:
+    """What `v` is the cotangent or tangent of, however many times.
+
+    Partial sums of a cotangent have it in common with the whole, and so do their
+    tangents.
+    """
+    prefixes: list[str] = []
+    # A value may come out as its own cotangent: that of `x` in `0.5 * x**2` is `x`.
+    while v.wrt is not None and len(prefixes) < MAX_ORDER:
+        prefixes.append(v.prefix)
+        v = v.wrt
+    return (*prefixes, v)
+
+
 def is_accumulation(node: Node) -> bool:
     """Whether the node adds one more contribution to a cotangent."""
     if not node.derived or len(node.inputs) != 2:
@@ -30,7 +47,7 @@ def is_accumulation(node: Node) -> bool:
     left, out = node.inputs[0], node.outputs[0]
     return (
         out.wrt is not None
-        and left.wrt is out.wrt
+        and lineage(left) == lineage(out)
         and left.type.shape == out.type.shape
         and left.type.dtype == out.type.dtype
     )

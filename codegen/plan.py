@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from tracegrad.codegen.memory import is_accumulation, is_view
+from tracegrad.codegen.memory import is_accumulation, is_view, lineage
 from tracegrad.codegen.ownership import (
     fresh_outputs,
     kept_outputs,
@@ -270,7 +270,7 @@ def _find_updates(graph: Graph, plan: Plan, split: bool, body: Body) -> None:
     last = plan.last
     positions = sorted({plan.producer[v] for v in plan.roots})
 
-    terms = Counter(n.out.wrt for n in graph.nodes if is_accumulation(n))
+    terms = Counter(lineage(n.out) for n in graph.nodes if is_accumulation(n))
 
     def make_root(v: Value) -> None:
         if v not in plan.roots and v in plan.producer:
@@ -303,7 +303,7 @@ def _find_updates(graph: Graph, plan: Plan, split: bool, body: Body) -> None:
             first = 0 if made is None else made + 1
             plan.may_add.add(i)
             apart = bisect_left(positions, i) - bisect_left(positions, first)
-            long = terms[node.out.wrt] > MAX_TERMS
+            long = terms[lineage(node.out)] > MAX_TERMS
             if base in plan.roots or made is None or (apart and long):
                 make_root(base)
                 make_root(node.out)

@@ -10,6 +10,7 @@ from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import OPS
 from tracegrad.ops.evaluate import evaluate
+from tracegrad.ops.index import FULL
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes import rewrite, simplify
 from tracegrad.passes.pipeline import optimise
@@ -170,6 +171,7 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
     defined -= {"broadcast_empty", "count_rows_once"}
     defined -= {"logistic_slope", "select_outward", "merge_selections"}
     defined -= {"drop_kept_axes", "sum_of_sum", "zeros_like_source"}
+    defined -= {"negate_diagonal", "add_diagonals", "select_diagonal"}
     assert defined - {name for name, count in fired.items() if count} == set()
 
 
@@ -212,6 +214,44 @@ def test_shape_of_the_result(build, wanted) -> None:
     graph = optimise(Graph("f", params, builder.nodes, [out]))
     found = [n.op.name for n in graph.nodes] or [graph.results[0].hint]
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("build", "wanted"),
+    [
+        (lambda i, x, y: i * x, ["diag"]),
+        (lambda i, x, y: 2.0 * (y * i), ["multiply", "diag"]),
+        (
+            lambda i, x, y: i * x * OPS["getitem"](y, index=(FULL, None)),
+            ["multiply", "diag"],
+        ),
+        (lambda i, x, y: i / x, ["divide", "diag"]),
+        (lambda i, x, y: -(i * x), ["negative", "diag"]),
+        (lambda i, x, y: i * x - i * y, ["subtract", "diag"]),
+        (lambda i, x, y: i + i * y / x, ["divide", "add", "diag"]),
+        (lambda i, x, y: OPS["transpose"](i * x, axes=(1, 0)), ["diag"]),
+        (
+            lambda i, x, y: OPS["where"](x > y, i * x, 0.0),
+            ["greater", "where", "diag"],
+        ),
+        (lambda i, x, y: OPS["sum"](i * x * y, axis=0), ["multiply"]),
+        # What is no diagonal matrix stays one.
+        (lambda i, x, y: i * x + y, ["diag", "add"]),
+        (lambda i, x, y: x / (i + y), ["eye", "add", "divide"]),
+    ],
+)
+def test_diagonal_matrices_are_kept_as_vectors(build, wanted) -> None:
+    builder = Builder(phase=BACKWARD)
+    builder.derived = True
+    params = [Value(ArrayType((3,), F8), name) for name in "xy"]
+    unit = builder.record(OPS["eye"], (), {"n": 3, "dtype": "float64"})
+    out = build(unit, *map(builder.wrap, params)).value
+    before = Graph("f", params, builder.nodes, [out])
+    after = optimise(before)
+    assert [n.op.name for n in after.nodes] == wanted
+    args = [np.array([1.0, -2.0, 3.0]), np.array([0.5, 4.0, 2.0])]
+    (have,), (want,) = evaluate(after, args), evaluate(before, args)
+    np.testing.assert_allclose(have, want, rtol=1e-15)
 
 
 def test_mean_of_nothing_divides_by_nothing() -> None:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracegrad.ir.graph import Node, Value
+import numpy as np
+
+from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ops.create import eye, full_like, zeros, zeros_like
-from tracegrad.ops.elementwise import multiply
+from tracegrad.ops.diagonal import diag
+from tracegrad.ops.elementwise import add, divide, multiply, negative, subtract
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
 from tracegrad.ops.reduce import sum
 from tracegrad.ops.scatter import scatter_add, setitem
+from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, reshape, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
+from tracegrad.passes.simplify import is_number
 
 
 def _is_identity(r: Rewriter, v: Value) -> bool:
@@ -33,18 +38,92 @@ def _is_identity(r: Rewriter, v: Value) -> bool:
 def _diagonal(r: Rewriter, v: Value) -> Ref | None:
     """The vector (or scalar) `d` for a `v` that is a diagonal matrix of it."""
     made = r.made_by.get(v)
-    if made is None or made.op is not multiply or not made.derived:
+    if made is None or not made.derived:
+        return None
+    if made.op is diag:
+        return r.ref(made.inputs[0]) if not made.attrs["k"] else None
+    if made.op is not multiply:
         return None
     for this, other in (made.inputs, made.inputs[::-1]):
-        if other.type.ndim > 1:
-            continue
-        if _is_identity(r, this):
+        if other.type.ndim == 0 and _is_identity(r, this):
             return r.ref(other)
-        inner = _diagonal(r, this)
-        if inner is not None:
-            first = other is made.inputs[0]
-            return r.ref(other) * inner if first else inner * r.ref(other)
     return None
+
+
+def _term(r: Rewriter, v: Value) -> Ref | None:
+    """As `_diagonal`; an identity matrix is that of 1."""
+    if _is_identity(r, v):
+        double = v.type.dtype in (np.float64, np.complex128)
+        return r.wrap(Const(1.0 if double else v.type.dtype.type(1)))
+    return _diagonal(r, v)
+
+
+def _along(r: Rewriter, v: Value, n: Any) -> Ref | None:
+    """What a `v` that is broadcast to a matrix of `n` rows has on the diagonal."""
+    shape = v.type.shape
+    if shape in ((), (n,)):
+        return r.ref(v)
+    if shape == (n, 1):
+        return getitem(r.ref(v), index=(FULL, 0))
+    return getitem(r.ref(v), index=(0,)) if shape == (1, n) else None
+
+
+def _as_diagonal(made: Ref, node: Node) -> Ref | None:
+    """`diag(made)` in the place of a node, if it is the same."""
+    out = node.outputs[0].type
+    if made.shape != out.shape[:1] or made.dtype != out.dtype:
+        return None
+    return diag(made)
+
+
+@rewrites(multiply, divide)
+def scale_diagonal(r: Rewriter, node: Node) -> Any:
+    """`eye(n) * d` is `diag(d)`; `diag(d) * a` is `diag(d * a)`, and so for `/`."""
+    out = node.outputs[0].type
+    if out.ndim != 2:
+        return None
+    for k, this in enumerate(node.inputs[: 1 if node.op is divide else 2]):
+        other = node.inputs[1 - k]
+        if this.type.shape != out.shape:
+            continue
+        a = _along(r, other, out.shape[0])
+        if a is None:
+            continue
+        if _is_identity(r, this) and node.op is multiply:
+            return _as_diagonal(a, node)
+        d = _term(r, this)
+        if d is not None and (d.ndim or a.ndim):
+            return _as_diagonal(node.op(d, a) if k == 0 else a * d, node)
+    return None
+
+
+@rewrites(negative)
+def negate_diagonal(r: Rewriter, node: Node) -> Any:
+    """`-diag(d)` is `diag(-d)`."""
+    d = _diagonal(r, node.inputs[0])
+    return None if d is None else _as_diagonal(-d, node)
+
+
+@rewrites(add, subtract)
+def add_diagonals(r: Rewriter, node: Node) -> Any:
+    """`diag(a) + diag(b)` is `diag(a + b)`."""
+    parts = [_term(r, v) for v in node.inputs]
+    if parts[0] is None or parts[1] is None:
+        return None
+    return _as_diagonal(node.op(*parts), node)
+
+
+@rewrites(where)
+def select_diagonal(r: Rewriter, node: Node) -> Any:
+    """`where(c, diag(a), 0)` is `diag(where(c, a, 0))`."""
+    condition, *sides = node.inputs
+    out = node.outputs[0].type
+    if out.ndim != 2 or out.shape != sides[0].type.shape or not is_number(sides[1], 0):
+        return None
+    c, d = _along(r, condition, out.shape[0]), _term(r, sides[0])
+    if c is None or d is None:
+        return None
+    return _as_diagonal(where(c, d, 0.0), node)
 
 
 @rewrites(matmul)
@@ -69,9 +148,14 @@ def multiply_by_identity(r: Rewriter, node: Node) -> Any:
 
 @rewrites(transpose)
 def transpose_identity(r: Rewriter, node: Node) -> Any:
-    """`eye(n).T` is `eye(n)`."""
+    """`eye(n).T` is `eye(n)`, and `diag(d).T` is `diag(d)`."""
     v = node.inputs[0]
-    return r.ref(v) if v.type.ndim == 2 and _is_identity(r, v) else None
+    if v.type.ndim != 2:
+        return None
+    d = _diagonal(r, v)
+    if d is not None and d.ndim:
+        return diag(d)
+    return r.ref(v) if _term(r, v) is not None else None
 
 
 @rewrites(sum)

@@ -116,7 +116,7 @@ class Rewriter(Builder):
                 continue
             if new.wrt is None and not isinstance(new, Const):
                 new.wrt, new.prefix = old.wrt, old.prefix
-            if old.hint and not new.hint and self._is_new(new, before):
+            if old.hint and not new.hint and self._may_be_named(new, before):
                 new.hint, new.user = old.hint, old.user
             self.counts[new] = max(self.counts.get(new, 0), self.counts.get(old, 1))
             self.replaced[old] = new
@@ -124,6 +124,15 @@ class Rewriter(Builder):
             return True
         return False
 
-    def _is_new(self, v: Value, before: int) -> bool:
-        """Whether one of the nodes since position `before` makes `v`."""
-        return any(v in node.outputs for node in self.nodes[before:])
+    def _may_be_named(self, new: Value, before: int) -> bool:
+        """Whether `new` has no meaning of its own.
+
+        One of the nodes since position `before` makes it, or nothing but the node
+        under rewriting reads it, and a transformation made it.
+        """
+        if any(new in node.outputs for node in self.nodes[before:]):
+            return True
+        made = self.made_by.get(new)
+        alone = self.counts.get(new, 1) <= 1
+        of_nothing = new.wrt is None or not new.wrt.hint
+        return made is not None and made.derived and alone and of_nothing

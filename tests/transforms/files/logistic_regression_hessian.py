@@ -11,7 +11,7 @@ def logistic_regression_hessian(w, x, y, strength):
     t_minus_margin = -t_margin
     exp = np.exp(minus_margin - np.logaddexp(0.0, minus_margin))  # models.py:24
     # backward
-    d_product = (t_minus_margin - t_minus_margin * exp) * exp * y
+    hessian = strength * np.eye(w.shape[0])  # of models.py:24
     # of models.py:23
-    hessian = strength * np.eye(w.shape[0]) - d_product / minus_margin.size @ x
+    hessian -= (t_minus_margin - t_minus_margin * exp) * exp * y / minus_margin.size @ x
     return hessian

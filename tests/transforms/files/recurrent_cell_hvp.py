@@ -29,9 +29,9 @@ def recurrent_cell_hvp(params, inputs, target, t_params):
         d_diff = 1.0 - state_2 * state_2
         d_product = d_state * d_diff
         t_d_product = t_d_state * d_diff - 2.0 * t_states[t + 1] * state_2 * d_state
-        t_d_b = t_d_b + t_d_product.sum(axis=0)
+        t_d_b += t_d_product.sum(axis=0)
         d_state = d_product @ params["w"].T
         t_d_state = t_d_product @ params["w"].T + d_product @ t_params["w"].T
         t_d_w = t_d_w + (t_states[t].T @ d_product + states[t].T @ t_d_product)
-        t_d_w_in = t_d_w_in + inputs[t].T @ t_d_product  # of models.py:51
+        t_d_w_in += inputs[t].T @ t_d_product  # of models.py:51
     return {"start": t_d_state, "w_in": t_d_w_in, "w": t_d_w, "b": t_d_b}

@@ -10,8 +10,8 @@ def rosenbrock_hessian(x):
     product = 2.0 * x[:-1]  # models.py:44
     # backward
     d_product = 200.0 * (eye[:, 1:] - eye[:, :-1] * product)
-    d_zeros = np.zeros((n, n))
-    d_zeros[:, 1:] = d_product
+    hessian = np.zeros((n, n))
+    hessian[:, 1:] = d_product
     d_diff = -400.0 * eye[:, :-1] * (x[1:] - x[:-1] ** 2) - d_product * product
-    d_zeros[:, :-1] += d_diff + 2.0 * eye[:, :-1]  # of models.py:44
-    return d_zeros
+    hessian[:, :-1] += d_diff + 2.0 * eye[:, :-1]  # of models.py:44
+    return hessian

@@ -10,9 +10,9 @@ def rosenbrock_hessian_vmap(x):
     product = 2.0 * x[:, :-1][:, None]  # models.py:44
     # backward
     d_product = 200.0 * (eye[:, 1:] - eye[:, :-1] * product)
-    d_zeros = np.zeros((x.shape[0], m, m))
-    d_zeros[:, :, 1:] = d_product
+    hessian = np.zeros((x.shape[0], m, m))
+    hessian[:, :, 1:] = d_product
     d_product_2 = -400.0 * eye[:, :-1] * (x[:, 1:] - x[:, :-1] ** 2)[:, None]
     # of models.py:44
-    d_zeros[:, :, :-1] += d_product_2 - d_product * product + 2.0 * eye[:, :-1]
-    return d_zeros
+    hessian[:, :, :-1] += d_product_2 - d_product * product + 2.0 * eye[:, :-1]
+    return hessian
