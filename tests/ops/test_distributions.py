@@ -255,3 +255,55 @@ def test_single_precision_is_double_as_in_scipy():
     x = np.ones(3, np.float32)
     f = method_of("norm", "logpdf")
     assert tg.compile(f)(x).dtype == f(x).dtype == np.float64
+
+
+@pytest.mark.parametrize("method", ["ppf", "isf"])
+@pytest.mark.parametrize("name", DISCRETE)
+def test_quantiles_of_counts_are_constants_but_for_the_shift(name, method):
+    f, shapes = method_of(name, method), DISCRETE[name]
+    q = np.array([0.15, 0.4, 0.77])
+    np.testing.assert_array_equal(tg.compile(f)(q, *shapes), f(q, *shapes))
+    out, pullback = tg.vjp(lambda q, loc: f(q, *shapes, loc), q, 0.5)
+    np.testing.assert_array_equal(out, f(q, *shapes, 0.5))
+    d_q, d_loc = pullback(np.ones(3))
+    assert not d_q.any()
+    assert d_loc == 3.0
+    assert tg.support(f"scipy.stats.{name}.{method}").derivative == "constant"
+
+
+def made_outside():
+    before, several = st.gamma(2.0, scale=3.0), st.multivariate_normal(np.zeros(3))
+    return lambda x: np.sum(before.logpdf(x) * before.cdf(x)) + several.logpdf(x)
+
+
+def imported_outside():
+    from scipy.special import softmax
+    from scipy.stats import norm as normal
+
+    return lambda x: np.sum(normal.logcdf(x) * softmax(x))
+
+
+class Model:
+    def __init__(self):
+        self.prior = st.beta(2.0, 3.0)
+
+    def __call__(self, x):
+        return np.sum(self.prior.logpdf(x / 3.0))
+
+
+@pytest.mark.parametrize(
+    "f", [made_outside(), imported_outside(), Model(), Model().__call__]
+)
+def test_frozen_ones_in_cells_and_attributes(f):
+    x = np.array([0.7, 1.5, 2.2])
+    check(f, (x,), (0,))
+    assert type(f(x)) is np.float64  # nothing of the trace is left in its place
+
+
+def frozen_of_traced(x):
+    shape, scale = x[0], x[1] ** 2
+    return st.norm(x, scale).logpdf(0.3)[1] + st.weibull_min(shape, scale=scale).sf(2.0)
+
+
+def test_frozen_ones_with_traced_parameters():
+    check(frozen_of_traced, (np.array([0.7, 1.5, 2.2]),), (0,))

@@ -13,6 +13,7 @@ from tracegrad.ops import (  # noqa: F401
     decompositions,
     diagonal,
     discrete,
+    discrete_quantiles,
     distributions,
     edit,
     eigen,

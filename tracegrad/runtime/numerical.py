@@ -62,6 +62,20 @@ def numerical(f: Callable | None = None, *, method: str = "central") -> Any:
             op="tg.numerical",
             fix="pass a function of arrays",
         )
+    wrapped = _wrapped(function, method)
+    functools.update_wrapper(wrapped, function, updated=())
+    if isinstance(function, np.ufunc):
+        # Its own signature has `out=` and `where=`.
+        wrapped.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY)
+                for i in range(function.nin)
+            ]
+        )
+    return wrapped
+
+
+def _wrapped(function: Callable, method: str) -> Callable:
     name = getattr(function, "__name__", type(function).__name__)
 
     def wrapped(*args: Any) -> Any:
@@ -82,13 +96,4 @@ def numerical(f: Callable | None = None, *, method: str = "central") -> Any:
                 )
         return out
 
-    functools.update_wrapper(wrapped, function, updated=())
-    if isinstance(function, np.ufunc):
-        # Its own signature has `out=` and `where=`.
-        wrapped.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY)
-                for i in range(function.nin)
-            ]
-        )
     return wrapped

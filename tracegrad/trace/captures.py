@@ -59,8 +59,8 @@ class Read:
             if self.kind == "global":
                 return original_of(self.where[self.name])
             if self.kind == "cell":
-                return self.where.cell_contents
-            return getattr(self.where, self.name)
+                return original_of(self.where.cell_contents)
+            return original_of(getattr(self.where, self.name))
         except (KeyError, ValueError, AttributeError):
             return MISSING
 
@@ -98,6 +98,7 @@ class Captures:
         reads: in order of discovery.
         arrays: id -> (name, array) of the arrays among them, those in containers too.
         generators: random generators among them.
+        libraries: modules of others in cells, which are not guarded.
     """
 
     def __init__(self) -> None:
@@ -105,6 +106,7 @@ class Captures:
         self.arrays: dict[int, tuple[str, np.ndarray]] = {}
         self.generators: dict[int, Any] = {}
         self.names: set[str] = set()
+        self.libraries: list[Read] = []
         self._codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}
         self._functions: dict[int, Any] = {}
         self._objects: dict[int, Any] = {}
@@ -207,7 +209,7 @@ class Captures:
             value = cell.cell_contents
         except ValueError:
             return  # not bound yet
-        self._read("cell", cell, name, value)
+        self._read("cell", cell, name, original_of(value))
 
     def _read(self, kind: str, where: Any, name: str, value: Any) -> None:
         key = (id(where), name)
@@ -217,6 +219,8 @@ class Captures:
         if type(value) is ModuleType:
             if is_users(getattr(value, "__file__", None) or "<frozen"):
                 self._objects[id(value)] = value
+            elif kind == "cell":
+                self.libraries.append(Read(kind, where, name, value))
             return
         self.reads[key] = Read(kind, where, name, value)
         self._enter(value, name)
@@ -261,7 +265,7 @@ class Captures:
         if type(obj).__module__.partition(".")[0] == "tracegrad":
             return
         for name in sorted(self.names & _instance_dict(obj).keys()):
-            self._read("attribute", obj, name, _instance_dict(obj)[name])
+            self._read("attribute", obj, name, original_of(_instance_dict(obj)[name]))
         defined: set[str] = set()
         for cls in obj.__mro__ if isinstance(obj, type) else type(obj).__mro__:
             if cls.__module__ in ("builtins", "abc", "typing"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -356,3 +356,49 @@ class swapping:
                     if entry.space.get(name) is made:
                         del entry.space[name]
             self.done.clear()
+
+
+class swapping_reads:
+    """Context: stand-ins in the cells and attributes that a function reads.
+
+    As of a distribution that was made outside: `dist = stats.norm(0.0, 2.0)`.
+
+    Args:
+        reads: (kind, cell or object, name, what is there) of each.
+    """
+
+    _counts: ClassVar[dict[tuple[int, str], int]] = {}
+
+    def __init__(self, reads: Iterable[tuple[str, Any, str, Any]]) -> None:
+        self.reads = [
+            (kind, where, name, value, made)
+            for kind, where, name, value in reads
+            if kind != "global" and (made := stand_in(value)) is not value
+        ]
+
+    def __enter__(self) -> None:
+        with _LOCK:
+            for kind, where, name, value, made in self.reads:
+                key = id(where), name
+                self._counts[key] = self._counts.get(key, 0) + 1
+                self._put(kind, where, name, value, made)
+
+    def __exit__(self, *exception: object) -> None:
+        with _LOCK:
+            for kind, where, name, value, made in self.reads:
+                key = id(where), name
+                self._counts[key] -= 1
+                if not self._counts[key]:
+                    del self._counts[key]
+                    self._put(kind, where, name, made, value)
+
+    @staticmethod
+    def _put(kind: str, where: Any, name: str, old: Any, new: Any) -> None:
+        """Bind it anew, unless it is bound to something else by now."""
+        if kind == "cell":
+            if where.cell_contents is old:
+                where.cell_contents = new
+            return
+        space = getattr(where, "__dict__", None)
+        if type(space) is dict and space.get(name) is old:
+            space[name] = new

@@ -37,6 +37,7 @@ from tracegrad.trace.interpose import (
     sized,
     swappable,
     swapping,
+    swapping_reads,
 )
 from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
@@ -193,7 +194,13 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    with swapping(spaces, _builtins(captures)), _Running(session):
+    found = [*captures.reads.values(), *captures.libraries]
+    reads = [(r.kind, r.where, r.name, r.value) for r in found]
+    with (
+        swapping(spaces, _builtins(captures)),
+        swapping_reads(reads),
+        _Running(session),
+    ):
         try:
             out = function(*given, **named)
         except (Restart, _NewModule):
