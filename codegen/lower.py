@@ -402,7 +402,8 @@ class Lowering:
             known = self.stems.get(u) or self.variables.get(u)
             if known is not None and len(node.inputs) == 1 and len(known) <= 16:
                 return f"{noun}_{known}"
-        return f"d_{noun}" if node.phase == BACKWARD else noun
+        is_cotangent = node.phase == BACKWARD and v.type.differentiable
+        return f"d_{noun}" if is_cotangent else noun
 
     def _updates(self, v: Value) -> list[Value]:
         """What updates in place make of a value, in order."""

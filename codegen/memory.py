@@ -40,14 +40,23 @@ def lineage(v: Value) -> tuple:
 
 def is_accumulation(node: Node) -> bool:
     """Whether the node adds one more contribution to a cotangent."""
-    if not node.derived or len(node.inputs) != 2:
-        return False
-    if node.op not in (OPERATORS["__add__"], OPERATORS["__sub__"]):
+    if not node.derived or not _adds(node):
         return False
     left, out = node.inputs[0], node.outputs[0]
-    return (
-        out.wrt is not None
-        and lineage(left) == lineage(out)
-        and left.type.shape == out.type.shape
-        and left.type.dtype == out.type.dtype
-    )
+    return out.wrt is not None and lineage(left) == lineage(out)
+
+
+def is_named_sum(node: Node) -> bool:
+    """Whether the node is `v += a` of the user's, or `v = v + a`."""
+    if node.derived or not _adds(node):
+        return False
+    left, out = node.inputs[0], node.outputs[0]
+    return left.user and out.user and left.hint == out.hint
+
+
+def _adds(node: Node) -> bool:
+    """Whether the output, a sum or difference, fits into the memory of the left."""
+    if node.op not in (OPERATORS["__add__"], OPERATORS["__sub__"]):
+        return False
+    left, out = node.inputs[0].type, node.outputs[0].type
+    return left.shape == out.shape and left.dtype == out.dtype

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from tracegrad.codegen.memory import is_accumulation, is_view, lineage
+from tracegrad.codegen.memory import is_accumulation, is_named_sum, is_view, lineage
 from tracegrad.codegen.ownership import (
     fresh_outputs,
     kept_outputs,
@@ -294,6 +294,8 @@ def _find_updates(graph: Graph, plan: Plan, split: bool, body: Body) -> None:
                 plan.copied.add(i)
             else:
                 make_root(base)
+        elif replaceable and is_named_sum(node):
+            plan.in_place.add(i)
         elif (
             replaceable
             and is_accumulation(node)

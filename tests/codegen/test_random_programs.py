@@ -57,10 +57,13 @@ def random_graph(rng: np.random.Generator, length: int, backward: bool) -> Graph
             pool.append(op(pick(pool), part, index=index, unique=True))
         elif kind == 6:
             pool.append(pick(pool) - pick(pool))
+            node = builder.nodes[-1]
             if rng.random() < 0.5:  # as the engine marks contributions
-                node = builder.nodes[-1]
                 owner = node.inputs[0].wrt or Value(node.out.type, "owner")
                 node.inputs[0].wrt = node.out.wrt = owner
+            elif node.inputs[0] not in params:  # as `v -= a` of the user's
+                for v in (node.inputs[0], node.out):
+                    v.hint, v.user = f"v{step}", True
         elif parts:
             index, part = pick(parts)
             parts.append((index, part * part))

@@ -40,7 +40,7 @@ class Maker:
         x = self.pick()
         kind = self.rng.choice(
             ["negative", "number", "binary", "scalar", "broadcast", "view", "sum",
-             "matmul", "cast", "self", "write", "identity"]
+             "matmul", "cast", "self", "write", "fill", "identity"]
         )  # fmt: skip
         made = getattr(self, kind)(x)
         if made is not None:
@@ -125,7 +125,21 @@ class Maker:
         part = OPS["getitem"](x, index=index)
         if self.rng.random() < 0.5:
             part = OPS["broadcast_to"](self.pool[0], shape=part.shape)
-        return OPS["scatter_add"](base, part, index=index, unique=True)
+        made = OPS["scatter_add"](base, part, index=index, unique=True)
+        return made + 1.0  # no zeros, by which others would divide
+
+    def fill(self, x: Ref) -> Ref | None:
+        """Writes into one buffer, some of them twice at one place."""
+        if not x.shape:
+            return None
+        made = OPS["zeros_like"](x)
+        for _ in range(self.rng.integers(2, 5)):
+            size = x.shape[0]
+            i = int(self.rng.integers(-size, size))
+            index = (Ellipsis, 0) if self.rng.random() < 0.2 else (i,)
+            part = OPS["getitem"](x, index=index)
+            made = OPS["scatter_add"](made, part, index=index, unique=True)
+        return made + 1.0
 
 
 def draw(seed: int) -> Graph:
@@ -175,6 +189,13 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
     assert defined - {name for name, count in fired.items() if count} == set()
 
 
+def _stores(x: Ref, *indices: tuple) -> Ref:
+    made = OPS["zeros_like"](x)
+    for k, index in enumerate(indices):
+        made = OPS["scatter_add"](made, float(k), index=index, unique=True)
+    return made
+
+
 @pytest.mark.parametrize(
     ("build", "wanted"),
     [
@@ -184,6 +205,23 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
         (lambda x, y: 2.0 * (3.0 * x), ["multiply"]),
         (lambda x, y: 2.0 * (x * y) * y, ["multiply", "multiply", "multiply"]),
         (lambda x, y: x + x, ["multiply"]),
+        (
+            lambda x, y: 3.0 * OPS["sum"](x) * (2.0 * OPS["sum"](y)),
+            ["sum", "sum", "multiply", "multiply"],
+        ),
+        (
+            lambda x, y: OPS["sum"](x) * (2.0 * OPS["sum"](y)),
+            ["sum", "sum", "multiply", "multiply"],
+        ),
+        (lambda x, y: _stores(x, (0,), (1,), (2,)), ["zeros_like"] + ["setitem"] * 3),
+        (
+            lambda x, y: _stores(x, (0,), (-1,), (-2,)),
+            ["zeros_like", "setitem", "scatter_add", "scatter_add"],
+        ),
+        (
+            lambda x, y: _stores(x, (1,), (0,), (1,)),
+            ["zeros_like", "setitem", "setitem", "scatter_add"],
+        ),
         (
             lambda x, y: OPS["getitem"](
                 OPS["sum"](x, axis=0, keepdims=True), index=(0,)

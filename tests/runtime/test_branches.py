@@ -77,10 +77,10 @@ two_value_and_grad(x):
             y_2 = 2.0 * y  # test_branches.py:_
             # backward
             d_h = 2.0 * x**2  # of test_branches.py:_
-            d_x = 2.0 * h * 2.0 * x + d_h * np.cos(x)  # of test_branches.py:_
+            d_x = 4.0 * h * x + d_h * np.cos(x)  # of test_branches.py:_
             return y_2, d_x
         # backward
-        d_x = h * 2.0 * x + x**2 * np.cos(x)  # of test_branches.py:_
+        d_x = 2.0 * h * x + x**2 * np.cos(x)  # of test_branches.py:_
         return y, d_x
     y = h + 2.0  # test_branches.py:_
     if x > 10.0:  # test_branches.py:_

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.index import ARRAY
 from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops import elementwise as arithmetic
 from tracegrad.ops.cast import astype
@@ -26,6 +27,9 @@ from tracegrad.ops.scatter import scatter_add, setitem
 from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, ravel, reshape, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
+
+# How many writes into one buffer are looked through for another one at the same place.
+_MAX_WRITES = 16
 
 add = arithmetic.add
 subtract = arithmetic.subtract
@@ -208,11 +212,33 @@ def count_rows_once(r: Rewriter, node: Node) -> Any:
 def write_into_zeros(r: Rewriter, node: Node) -> Any:
     """A sum of a zero buffer and one part is that part, written."""
     base, update, *rest = node.inputs
-    made = r.source(base, zeros_like) or r.source(base, zeros)
-    if made is None or not node.attrs["unique"]:
+    if not node.attrs["unique"] or not _untouched(r, base, node.attrs["index"]):
         return None
     refs = [r.ref(v) for v in rest]
     return setitem(r.ref(base), r.ref(update), *refs, **node.attrs)
+
+
+def _untouched(r: Rewriter, base: Value, index: tuple) -> bool:
+    """Whether `base` is a zero buffer in which nothing was written at `index`."""
+    for _ in range(_MAX_WRITES):
+        if r.source(base, zeros_like) or r.source(base, zeros):
+            return True
+        made = r.source(base, setitem) or r.source(base, scatter_add)
+        if made is None or not _apart(made.attrs["index"], index):
+            return False
+        base = made.inputs[0]
+    return False
+
+
+def _apart(a: tuple, b: tuple) -> bool:
+    """Whether two indices differ in a plain number, so that no element is in both."""
+    moves = (Ellipsis, None, ARRAY)  # what follows is of another axis, or may be
+    for i, j in zip(a, b):
+        if i in moves or j in moves:
+            return False
+        if type(i) is int and type(j) is int and (i < 0) == (j < 0) and i != j:
+            return True
+    return False
 
 
 # ---------------------------------------------------------------------- scalar factors
@@ -265,7 +291,7 @@ def _merge_numbers(r: Rewriter, a: Value, b: Value) -> Any:
     if c is not None and k is not None:
         return Const(c * k)
     if c is None:
-        return None
+        return _numbers_first(r, a, b)
     made = r.scalar_source(b, multiply)
     if made is not None and number(made.inputs[0]) is not None:
         return (c * number(made.inputs[0])) * r.ref(made.inputs[1])
@@ -273,6 +299,23 @@ def _merge_numbers(r: Rewriter, a: Value, b: Value) -> Any:
     if made is not None and number(made.inputs[0]) is not None:
         return (c * number(made.inputs[0])) / r.ref(made.inputs[1])
     return None
+
+
+def _numbers_first(r: Rewriter, a: Value, b: Value) -> Any:
+    """`(c * a) * (k * b)` is `(c * k) * (a * b)`, with either number or both."""
+    factors = []
+    rest = []
+    for v in (a, b):
+        made = r.source(v, multiply)
+        c = None if made is None else number(made.inputs[0])
+        if made is None or c is None:
+            rest.append(v)
+        else:
+            factors.append(c)
+            rest.append(made.inputs[1])
+    if rest[1] is b:  # no number, or one that is in front already
+        return None
+    return math.prod(factors) * (r.ref(rest[0]) * r.ref(rest[1]))
 
 
 @rewrites(multiply, last=True)

@@ -52,7 +52,7 @@ def broadcast_mix_vjp(x, scale, shift, temperature):
         d_temperature = -np.sum(d_z_pre * z)
         d_shift = d_z_pre.sum(axis=0)
         d_x = scale * d_z_pre
-        d_scale = 3 * d_out * 2.0 * scale + np.sum(d_z_pre * x)  # of models.py:77
+        d_scale = 6.0 * d_out * scale + np.sum(d_z_pre * x)  # of models.py:77
         return d_x, d_scale, d_shift, d_temperature
 
     return out, pullback
