@@ -25,6 +25,7 @@ from tracegrad.eager import (  # noqa: F401
     shapes,
     source,
     statistics,
+    utils,
 )
 from tracegrad.eager.dtypes import NAMES as _DTYPES
 from tracegrad.eager.dtypes import (
@@ -78,6 +79,7 @@ __all__ = [
     "no_grad",
     "set_default_dtype",
     "set_grad_enabled",
+    "utils",
     *_DTYPES,
     *_FUNCTIONS,
 ]

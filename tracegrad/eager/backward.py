@@ -12,6 +12,7 @@ from tracegrad.eager.dtypes import from_numpy_dtype
 from tracegrad.eager.loop import Pass, add, from_user, own, to_user
 from tracegrad.eager.nodes import SEQ, Node
 from tracegrad.eager.registry import FUNCTIONS
+from tracegrad.eager.runtime import OUTPUTS, output_node
 from tracegrad.eager.tensor import Size, Tensor, wrap
 
 
@@ -21,6 +22,9 @@ def _roots(
     """The nodes to start from; their cotangents go into `run.grads`."""
     nodes = []
     for number, (tensor, grad) in enumerate(zip(tensors, grads)):
+        if _is_edge(tensor):
+            nodes.append(_from_edge(tensor, grad, create, run))
+            continue
         ct = _first(number, tensor, grad, create)
         if tensor._node is None:
             raise RuntimeError(
@@ -30,6 +34,27 @@ def _roots(
         nodes.append(tensor._node)
         add(run.grads, tensor._node[SEQ], ct)
     return nodes
+
+
+def _is_edge(x: Any) -> bool:
+    """Whether `x` is a `GradientEdge`, which stands for the tensor that hangs on it."""
+    return isinstance(x, tuple) and hasattr(x, "output_nr")
+
+
+def _from_edge(edge: Any, grad: Any, create: bool, run: Pass) -> Node:
+    node = edge.node._node
+    if not isinstance(grad, Tensor):
+        # A node does not know the sizes of its output.
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    ct = from_user(grad, create)
+    if len(node) > OUTPUTS:
+        node = output_node(node, edge.output_nr)
+    add(run.grads, node[SEQ], ct)
+    return node
+
+
+def _node_of(x: Any) -> Node | None:
+    return x.node._node if _is_edge(x) else x._node
 
 
 _ones = {d: np.ones((), d) for d in map(np.dtype, (np.float32, np.float64))}
@@ -67,7 +92,7 @@ def _first(number: int, tensor: Tensor, grad: Any, create: bool) -> Any:
 
 
 def _tuple(x: Any) -> tuple:
-    return (x,) if isinstance(x, Tensor) else tuple(x)
+    return (x,) if isinstance(x, Tensor) or _is_edge(x) else tuple(x)
 
 
 def backward(
@@ -104,8 +129,11 @@ def backward(
         run.wanted = _wanted(inputs)
     _go(run, roots)
     for tensor in inputs or ():
-        if not tensor.is_leaf and tensor._node[SEQ] in run.captured:
-            ct = to_user(run.captured[tensor._node[SEQ]])
+        if not isinstance(tensor, Tensor) or tensor.is_leaf:
+            continue
+        ct = run.captured.get(tensor._node[SEQ])  # type: ignore[index]
+        if ct is not None:
+            ct = to_user(ct)
             ct = ct if create_graph else wrap(own(ct._data))
             have = tensor._grad
             tensor._grad = ct if have is None else have + ct
@@ -116,21 +144,27 @@ def _tuple_or_none(x: Any) -> tuple:
 
 
 def _wanted(inputs: tuple) -> set[int]:
-    for x in inputs:
-        if x._node is None:
+    nodes = [_node_of(x) for x in inputs]
+    for node in nodes:
+        if node is None:
             raise RuntimeError(
                 "One of the differentiated Tensors does not require grad"
             )
-    return {x._node[SEQ] for x in inputs}
+    return {node[SEQ] for node in nodes}  # type: ignore[index]
 
 
 def _go(run: Pass, roots: list[Node]) -> None:
-    with np.errstate(all="ignore"):
-        if run.create:
-            with modes.enable_grad():
+    state = modes.state
+    outer, state.run = state.run, run
+    try:
+        with np.errstate(all="ignore"):
+            if run.create:
+                with modes.enable_grad():
+                    run.run(roots)
+            else:
                 run.run(roots)
-        else:
-            run.run(roots)
+    finally:
+        state.run = outer
 
 
 def grad(
@@ -173,21 +207,29 @@ def grad(
         options = (retain_graph, create_graph, allow, materialize_grads)
         return _batched(outputs, inputs, given, options)
     retain = create_graph if retain_graph is None else retain_graph
-    run = Pass(bool(retain), bool(create_graph))
-    roots = _roots(outputs, given, create_graph, run)
+    # Tangents go with tensors only.
+    create = create_graph or modes.state.push is not None
+    run = Pass(bool(retain), bool(create))
+    roots = _roots(outputs, given, create, run)
     run.wanted = _wanted(inputs)
     run.accumulate = False
     _go(run, roots)
     results = [_result(run, number, x, allow) for number, x in enumerate(inputs)]
+    if create and not create_graph:
+        for made in results:
+            if made is not None:
+                made._node = None
     if materialize_grads:
         pairs = zip(results, inputs)
         results = [wrap(np.zeros_like(x._data)) if g is None else g for g, x in pairs]
     return tuple(results)
 
 
-def _result(run: Pass, number: int, x: Tensor, allow_unused: bool) -> Tensor | None:
+def _result(run: Pass, number: int, x: Any, allow_unused: bool) -> Tensor | None:
     """What was captured for one input."""
-    found = run.captured.get(x._node[SEQ])  # type: ignore[index]
+    found = run.captured.get(_node_of(x)[SEQ])  # type: ignore[index]
+    if type(found) is dict:
+        found = found.get(x.output_nr)
     if found is None:
         if allow_unused:
             return None

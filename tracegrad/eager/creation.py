@@ -41,22 +41,28 @@ def made(data: np.ndarray, requires_grad: bool = False, on: Any = None) -> Tenso
     return out
 
 
-def _array_of(data: Any) -> np.ndarray:
-    """The array that nested lists, numbers and tensors make, in PyTorch's dtype."""
+def _array_of(data: Any, wide: bool = False) -> np.ndarray:
+    """The array that nested lists, numbers and tensors make, in PyTorch's dtype.
+
+    `wide` is for a dtype that is given: then no digit of a number is lost on the way.
+    """
     if isinstance(data, Tensor):
         return np.array(data._data)
     if isinstance(data, np.ndarray | np.generic):
         return np.array(data)
     if isinstance(data, bool | int | float | complex):
-        return np.array(data, dtype_of_scalar(data))
+        return np.array(data) if wide else np.array(data, dtype_of_scalar(data))
     if not isinstance(data, tuple | list | range):
         if hasattr(data, "__array__"):
             return np.array(data)
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
     found = _dtype_inside(data)
     plain = _without_tensors(data)
+    kind = default.real if found is None else found
+    if wide and kind.kind in "fc":
+        kind = np.dtype(np.float64 if kind.kind == "f" else np.complex128)
     try:
-        return np.array(plain, default.real if found is None else found)
+        return np.array(plain, kind)
     except ValueError:
         raise ValueError(_ragged(data)) from None
 
@@ -102,7 +108,7 @@ def tensor(
     """A new tensor with a copy of `data`."""
     if isinstance(data, Tensor):
         warnings.warn(COPY_OF_TENSOR, UserWarning, stacklevel=2)
-    array = _array_of(data)
+    array = _array_of(data, wide=dtype is not None)
     if dtype is not None:
         array = array.astype(to_numpy_dtype(dtype))
     return made(array, requires_grad, device)

@@ -52,6 +52,7 @@ def enter() -> Level:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     current.level = Level()
     state.push = push
+    state.tangents = {}
     modes.changed()
     return current.level
 
@@ -71,6 +72,7 @@ def leave(level: Any) -> None:
         )
     current.level = None
     state.push = None
+    state.tangents = {}
     modes.changed()
 
 
@@ -104,6 +106,7 @@ def tangents_of(args: Any) -> list[Tensor | None] | None:
 def give(x: Tensor, tangent: Tensor) -> None:
     """Make `tangent` the one of `x`."""
     x._tangent = (current.level, tangent)
+    state.tangents[id(x._data)] = x._data, x._tangent
 
 
 def give_all(outs: tuple, tangents: tuple) -> None:

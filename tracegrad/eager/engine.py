@@ -13,6 +13,7 @@ conjugates where PyTorch's user looks.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import linecache
@@ -48,6 +49,7 @@ from tracegrad.eager.runtime import (
     scatter,
     without_nan,
 )
+from tracegrad.eager.saved import saved_attribute
 from tracegrad.eager.tensor import Tensor, new
 from tracegrad.errors import TracegradError
 from tracegrad.ops.define import HANDLERS, Op
@@ -117,6 +119,8 @@ class Entry:
         self.pull.entry = self  # type: ignore[attr-defined]
         self.pull.title = self._title  # type: ignore[attr-defined]
         self.pull.graph = graph_pull(self)  # type: ignore[attr-defined]
+        shown = functools.partial(saved_attribute, self)
+        self.pull.attribute = shown  # type: ignore[attr-defined]
         if self.real is None:
             self.eager, self.reversed = _eager_functions(self)
         self.ready = True

@@ -77,10 +77,18 @@ class saved_tensors_hooks(_Mode):
         return object.__new__(cls)
 
     def _set(self) -> None:
+        if isinstance(state.hooks, _Refused):
+            raise RuntimeError(state.hooks.message)
         state.hooks = (*state.hooks, (self.pack_hook, self.unpack_hook))
 
     def clone(self) -> saved_tensors_hooks:
         return saved_tensors_hooks(self.pack_hook, self.unpack_hook)
+
+
+class _Refused(tuple):
+    """No hooks, and none are taken."""
+
+    message = ""
 
 
 class disable_saved_tensors_hooks(_Mode):
@@ -91,7 +99,10 @@ class disable_saved_tensors_hooks(_Mode):
         self.message = error_message
 
     def _set(self) -> None:
-        state.hooks = ()
+        if state.hooks:
+            raise RuntimeError(self.message)
+        state.hooks = _Refused()
+        state.hooks.message = self.message
 
     def clone(self) -> disable_saved_tensors_hooks:
         return disable_saved_tensors_hooks(self.message)

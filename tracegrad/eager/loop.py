@@ -90,10 +90,23 @@ class Pass:
         self.needed: set[int] | None = None
         self.check = False
         self.safe = False
+        self.nodes: dict[int, Node] = {}
+        self.leaves: dict[Any, list[Node]] = {}
+
+    def visits(self, seq: int) -> bool:
+        """Whether the pass comes to a node, or is there, or will hand it a cotangent.
+
+        Asked by the hooks of tensors before any of them has run.
+        """
+        if self.wanted is not None and seq not in self.wanted:
+            return self.needed is not None and seq in self.needed
+        leaves = (leaf[SEQ] for some in self.leaves.values() for leaf in some)
+        return seq in self.nodes or seq in self.grads or seq in leaves
 
     def run(self, roots: list[Node]) -> None:
         """Run all nodes behind `roots`, whose cotangents are in `grads`."""
         nodes, ready = collect(roots)
+        self.nodes, self.leaves = nodes, ready
         order = sorted(nodes)
         if self.wanted is not None:
             self.needed = _needed(nodes, order, self.wanted)

@@ -26,6 +26,9 @@ class State(threading.local):
         inference: whether results are inference tensors.
         hooks: (pack, unpack) pairs of `saved_tensors_hooks`, innermost last.
         push: what gives results their tangents, see `dual`; None outside of a level.
+        tangents: in a level, id of an array -> the array and what its tensor has as
+            `_tangent`, for what nodes have saved.
+        run: the backward pass that this thread is in.
         rules: whether a rule is being recorded: then Python floats count as float64
             beside integers, as rules are written for NumPy.  A node that runs a user's
             backward function sets it to False meanwhile.
@@ -36,6 +39,8 @@ class State(threading.local):
     inference = False
     hooks: tuple = ()
     push: Callable | None = None
+    tangents: dict[int, tuple] = {}
+    run: Any = None
     rules = False
     counted = False
 

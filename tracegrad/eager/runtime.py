@@ -59,7 +59,7 @@ def finish(
         inputs: what the op was called with.
         attrs: its static attributes.
     """
-    if not state.grad:
+    if not state.grad or state.inference:
         out._node = None
     if state.inference:
         out._inference = True
@@ -309,8 +309,13 @@ def _rebuilt(node: Node, k: int, x: Any) -> Any:
         return tuple([wrap(part, output_node(node, n)) for n, part in enumerate(x)])
     source = node if k == OUT else node[INPUTS][k]
     if source is None:
-        return x.item() if not x.ndim and not x.flags.writeable else wrap(x)
-    return wrap(x, source)
+        if not x.ndim and not x.flags.writeable:
+            return x.item()
+    made = wrap(x, source)
+    if state.push is not None:
+        held = state.tangents.get(id(x))
+        made._tangent = None if held is None else held[1]
+    return made
 
 
 def graph_add(grads: dict, node: Node, g: Any) -> None:
@@ -544,6 +549,8 @@ def link(out: Tensor, x: Tensor, entry: Any, attrs: dict[str, Any]) -> None:
         return
     step = (entry, attrs, x._data.shape, x._data.dtype)
     root = x if x._root is None else x._root
+    if x._inference or NAMESPACE["special"]:
+        out._inference = x._inference
     out._root = root
     out._steps = (*x._steps, step)
     out._made = x._made

@@ -19,6 +19,7 @@ from tracegrad.eager.dtypes import (
     from_numpy_dtype,
     to_numpy_dtype,
 )
+from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import (
     SEQ,
     GradFn,
@@ -285,6 +286,11 @@ class Tensor:
                 "differentiation use var_no_grad = var.detach()."
             )
         if requires_grad:
+            if self._inference and not state.inference:
+                raise RuntimeError(
+                    "Setting requires_grad=True on inference tensor outside "
+                    "InferenceMode is not allowed."
+                )
             if self._data.dtype.kind not in "fc":
                 raise RuntimeError(
                     "only Tensors of floating point dtype can require gradients"
@@ -352,6 +358,8 @@ class Tensor:
 
     @property
     def _version(self) -> int:
+        if self._inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return version_of(self._data)
 
     @property

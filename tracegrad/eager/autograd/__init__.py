@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tracegrad.eager.autograd import forward_ad, function
+from tracegrad.eager.autograd import forward_ad, function, functional, graph
 from tracegrad.eager.autograd.function import Function
+from tracegrad.eager.autograd.gradcheck import gradcheck, gradgradcheck
 from tracegrad.eager.backward import backward, grad
-from tracegrad.eager.hooks import disable_saved_tensors_hooks, saved_tensors_hooks
 from tracegrad.eager.modes import (
     detect_anomaly,
     enable_grad,
@@ -18,14 +18,6 @@ from tracegrad.eager.modes import (
 from tracegrad.eager.naming import record_source
 from tracegrad.eager.tensor import Variable
 
-
-class graph:
-    """The names of `torch.autograd.graph`."""
-
-    saved_tensors_hooks = saved_tensors_hooks
-    disable_saved_tensors_hooks = disable_saved_tensors_hooks
-
-
 __all__ = [
     "Function",
     "Variable",
@@ -34,7 +26,10 @@ __all__ = [
     "enable_grad",
     "forward_ad",
     "function",
+    "functional",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "graph",
     "inference_mode",
     "is_anomaly_enabled",
