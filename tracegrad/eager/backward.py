@@ -47,7 +47,7 @@ def _from_edge(edge: Any, grad: Any, create: bool, run: Pass) -> Node:
         # A node does not know the sizes of its output.
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     ct = from_user(grad, create)
-    if len(node) > OUTPUTS:
+    if len(node) > OUTPUTS + 1:  # their number, and the constants
         node = output_node(node, edge.output_nr)
     add(run.grads, node[SEQ], ct)
     return node

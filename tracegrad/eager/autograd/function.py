@@ -491,9 +491,8 @@ def _node_of(run: _Call, inputs: list[Tensor], outs: tuple) -> Node:
     meta = tuple([part for x in inputs for part in (x._data.shape, x._data.dtype)])
     sources = tuple([x._node for x in inputs])
     kept = tuple(saved) if saved else None
-    node: Node = [_pull, next_seq(), None, sources, kept, meta, run, None]
-    node.append(len(outs))
-    return node
+    seq = next_seq()
+    return [_pull, seq, None, sources, kept, meta, run, None, len(outs), None]
 
 
 def _output(run: _Call, k: int, x: Any, node: Node | None, inputs: list) -> Any:
