@@ -382,3 +382,21 @@ def test_numbers_merge() -> None:
     assert isinstance(node.inputs[0], Const)
     assert node.inputs[0].value == -2.0
     assert simplify.number(node.inputs[0]) == -2.0
+
+
+@pytest.mark.parametrize("name", ["sum", "matmul"])
+def test_flags_are_not_added_up_alone(name):
+    builder = Builder(phase=BACKWARD)
+    flags = Value(ArrayType((2, 3), np.dtype(bool)), "flags")
+    c = Value(ArrayType((), np.dtype(np.float32)), "c")
+    x = builder.wrap(c) * builder.wrap(flags)
+    if name == "sum":
+        out = OPS["sum"](x, axis=None, keepdims=False)
+    else:
+        ones = Value(ArrayType((3,), np.dtype(bool)), "ones")
+        out = OPS["matmul"](x, builder.wrap(ones))
+    params = [flags, c] if name == "sum" else [flags, c, ones]
+    made = optimise(Graph("f", params, builder.nodes, [out.value]))
+    assert made.results[0].type.dtype == np.float32
+    given = [np.ones(v.type.shape, v.type.dtype) for v in params]
+    np.testing.assert_array_equal(evaluate(made, given)[0], 6.0 if name == "sum" else 3)

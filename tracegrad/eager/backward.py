@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tracegrad.eager import modes
+from tracegrad.eager.cached import is_compiled_backward
+from tracegrad.eager.cached import run as run_compiled
 from tracegrad.eager.dtypes import from_numpy_dtype
 from tracegrad.eager.loop import Pass, add, from_user, own, to_user
 from tracegrad.eager.nodes import SEQ, Node
@@ -269,8 +271,31 @@ def tensor_backward(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Any = None,
+    *,
+    compiled: bool | None = None,
 ) -> None:
-    """Add the gradients of this tensor to the `.grad` of the leaves behind it."""
+    """Add the gradients of this tensor to the `.grad` of the leaves behind it.
+
+    Args:
+        gradient: that of this tensor; 1 for a scalar.
+        retain_graph: whether the graph can be used again; by default `create_graph`.
+        create_graph: whether the gradients can be differentiated.
+        inputs: only these get a gradient.
+        compiled: whether to run generated code if a graph of this structure was met
+            before (`cached`); by default what `set_compiled_backward` says.  The result
+            is the same.
+
+    Raises:
+        RuntimeError: PyTorch's messages.
+    """
+    if compiled or (compiled is None and is_compiled_backward()):
+        node = self._node
+        if not create_graph and inputs is None and node is not None:
+            ct = None if gradient is None else _first(0, self, gradient, False)
+            if gradient is not None or not self._data.ndim:
+                with np.errstate(all="ignore"):
+                    if run_compiled(self, ct, bool(retain_graph)):
+                        return
     backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
 
 

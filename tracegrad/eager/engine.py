@@ -76,6 +76,7 @@ class Entry:
         slots: numbers of the values that nodes save, `OUT` for the output.
         needs: for each parameter, the numbers that its cotangent reads.
         flows: for each parameter, whether it has a derivative at all.
+        keeps: whether it is a ufunc of one dtype throughout.
     """
 
     def __init__(self, op: Op, real: Entry | None = None) -> None:
@@ -105,6 +106,7 @@ class Entry:
             return self
         op = self.op
         self.run = plain(op)
+        self.keeps = self.elementwise is not None and _keeps_dtype(self)
         count = len(op.params)
         rules = self.rules
         self.flows = [op.rule is not None] * count
@@ -201,7 +203,7 @@ NAMES.update(
 )
 
 
-def _compile(name: str, lines: list[str], names: dict[str, Any]) -> Callable:
+def compile_function(name: str, lines: list[str], names: dict[str, Any]) -> Callable:
     """Define one function in the common globals."""
     number = next(_numbers)
     text = "\n".join(lines) + "\n"
@@ -245,7 +247,7 @@ def _pull_function(entry: Entry, safe: bool = False) -> Callable:
         lines.append(f"        g = @rule{k}(ct, {arguments}{attrs})")
         lines.extend(_hand_on_text(entry, k, safe))
     lines.append("    return")
-    return _compile(f"pull_{op.name}", lines, names)
+    return compile_function(f"pull_{op.name}", lines, names)
 
 
 def _rule_arguments(entry: Entry, k: int, rule: Any) -> str:
@@ -418,7 +420,7 @@ def _fixed(entry: Entry) -> Callable:
     if op.aliases is not None:
         names["link"] = link
         lines.insert(-1, f"    @link(made, x0, @entry, {given})")
-    return _compile(f"eager_{op.name}", lines, names)
+    return compile_function(f"eager_{op.name}", lines, names)
 
 
 def _differs_for_complex(entry: Entry) -> bool:
@@ -429,7 +431,7 @@ def _differs_for_complex(entry: Entry) -> bool:
 
 def _meta_text(entry: Entry, unary_ufunc: bool) -> str:
     whole = ", ".join(f"d{k}.shape, d{k}.dtype" for k in range(len(entry.op.params)))
-    if unary_ufunc and _keeps_dtype(entry):
+    if unary_ufunc and entry.keeps:
         return "None"
     return f"({whole})"
 
@@ -542,7 +544,7 @@ def _binary(entry: Entry, order: str) -> Callable:
         go_general,
     ]
     meta = "m"
-    if flowing and not _keeps_dtype(entry):
+    if flowing and not entry.keeps:
         meta = "(d0.shape, d0.dtype, d1.shape, d1.dtype)"
     _finish_text(entry, lines, flowing, "None", meta, "c", arguments)
-    return _compile(f"eager_{op.name}", lines, names)
+    return compile_function(f"eager_{op.name}", lines, names)

@@ -290,25 +290,26 @@ class Pass:
                 ct = np.conj(ct)
             if _references(ct) > _ALONE + 1 or ct.base is not None:
                 ct = np.array(ct)
-            with _lock:
-                _accumulate(tensor, ct)
+            accumulate(tensor, ct)
         if extras is not None:
             for hook in list(extras.accumulate_hooks.values()):
                 with modes.set_grad_enabled(self.create):
                     hook(tensor)
 
 
-def _accumulate(tensor: Tensor, ct: Any) -> None:
-    have = tensor._grad
-    if have is None:
-        tensor._grad = wrap(ct)
-        return
-    data = have._data
-    if data.flags.writeable:
-        np.add(data, ct, out=data, casting="unsafe")
-        versions.changed(data)
-    else:
-        have._data = data + ct
+def accumulate(tensor: Tensor, ct: np.ndarray) -> None:
+    """Add an array that nobody else holds to the `.grad` of a leaf."""
+    with _lock:
+        have = tensor._grad
+        if have is None:
+            tensor._grad = wrap(ct)
+            return
+        data = have._data
+        if data.flags.writeable:
+            np.add(data, ct, out=data, casting="unsafe")
+            versions.changed(data)
+        else:
+            have._data = data + ct
 
 
 def add(grads: dict, seq: int, g: Any) -> None:

@@ -261,6 +261,11 @@ def _asks_for_constants(function: Any, seen: set[Any]) -> bool:
     return any(_asks_for_constants(scope.get(name), seen) for name in names)
 
 
+def asks_for_constants(op: Op, rules: Any) -> bool:
+    """Whether a rule is another one for known numbers, as that of a power."""
+    return any(_asks_for_constants(r, set()) for r in rules or (op.rule,))
+
+
 _CONSTANTS = (0.0, 0.5, 1.0, 2.0, 2.5, 3.0, -1.0)
 
 
@@ -268,7 +273,7 @@ def _probes(
     op: Op, rules: Any, complex_too: bool
 ) -> Iterator[tuple[list[Value], dict[str, Any]]]:
     """Calls to record: the op's samples, also with constants for single inputs."""
-    constants = any(_asks_for_constants(r, set()) for r in rules or (op.rule,))
+    constants = asks_for_constants(op, rules)
     for number, sample in enumerate(op.samples):
         arrays = sample.make()
         if not complex_too and any(a.dtype.kind == "c" for a in arrays):

@@ -477,11 +477,21 @@ def record(
         many = slot == last and entry.op.variadic
         values = [out] if slot == OUT else arrays[slot:] if many else [arrays[slot]]
         saved.extend(values if slot in asked else [None] * len(values))
-    meta = tuple([part for x in arrays for part in _type_parts(x)])
+    meta: Any = tuple([part for x in arrays for part in _type_parts(x)])
+    if entry.keeps and len(arrays) == 2 and _alike(arrays, given):
+        meta = None  # as the generated function does from the next call on
     save = tuple(saved) if any(x is not None for x in saved) else None
     constants = tuple([kept(x) if n is None else None for x, n in zip(given, nodes)])
     seq, inputs = next_seq(), tuple(nodes)
     return [entry.pull, seq, None, inputs, save, meta, attrs, None, constants]
+
+
+def _alike(arrays: list, given: list) -> bool:
+    """Whether the operands are of one type, a number aside."""
+    x, y = arrays
+    if x.dtype != y.dtype or (x.dtype is not f4 and x.dtype is not f8):
+        return False
+    return x.shape == y.shape or any(type(g) in (int, float) for g in given)
 
 
 def _type_parts(x: Any) -> tuple:

@@ -131,7 +131,7 @@ def _routine(
         name=name + mode,
         of=name,
         at=at,
-        parameters=tuple(map(_parameter, tape.params)),
+        parameters=tuple(map(parameter, tape.params)),
         graph=graph,
         result=result,
         purpose=_PURPOSE[mode].format(title, _listed([f"`{v.hint}`" for v in wrt])),
@@ -160,7 +160,8 @@ def gradients(
     return values
 
 
-def _parameter(value: Value) -> Parameter:
+def parameter(value: Value) -> Parameter:
+    """A plain parameter, called what the hint says."""
     kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return Parameter(str(value.hint), kind, Leaf(value))
 

@@ -28,6 +28,7 @@ from tracegrad.eager.nodes import (
     name_of,
     pull_output,
 )
+from tracegrad.eager.numeric import asks_for_constants
 from tracegrad.eager.runtime import promoted
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import Const, Value
@@ -54,6 +55,7 @@ class Tape:
         steps: the program.
         made: sequence number of a node -> the value that it made.
         rules: derivative rules that eager mode has instead of the op's own.
+        operands: sequence number of a node -> what its op was applied to, before casts.
     """
 
     def __init__(self) -> None:
@@ -63,21 +65,28 @@ class Tape:
         self.steps: list[Step] = []
         self.made: dict[int, Value] = {}
         self.rules: dict[Op, Sequence[Rule | None]] = {}
+        self.operands: dict[int, list[Any]] = {}
 
 
-def read(root: Node) -> Tape:
+def read(root: Node, numbers: bool = True) -> Tape:
     """The program of the graph that ends in `root`.
+
+    Args:
+        root: a node, not that of a leaf.
+        numbers: whether Python numbers are a part of the program; else they are
+            parameters, except where a rule depends on them.
 
     Raises:
         UnsupportedError: a node on the way is no op, such as a user's own function.
     """
-    return _Reader(root).tape
+    return _Reader(root, numbers).tape
 
 
 class _Reader:
     """Records a graph again."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, numbers: bool) -> None:
+        self.numbers = numbers
         self.tape = tape = Tape()
         self.builder = Builder()
         tape.steps = self.builder.nodes
@@ -163,7 +172,20 @@ class _Reader:
             else:
                 kind = ArrayType(meta[2 * k], meta[2 * k + 1])
             made.append(self._constant(constants[k], kind))
+            if not (self.numbers or isinstance(made[k], Ref)):
+                made[k] = self._open(node, made[k], kind)
+        self.tape.operands[node[SEQ]] = list(made)
         return made
+
+    def _open(self, node: Node, x: Any, kind: ArrayType) -> Any:
+        """A parameter for a number, unless a rule of the op depends on it."""
+        entry = node[PULL].entry
+        if asks_for_constants(entry.op, entry.rules):
+            return x
+        value = Value(ArrayType((), kind.dtype))
+        self.tape.params.append(value)
+        self.tape.arrays[value] = x, self.seq
+        return self.builder.wrap(value)
 
     # ------------------------------------------------------------------------ steps
     def _step(self, node: Node) -> Any:
@@ -278,7 +300,8 @@ def _put_back(op: Op, attrs: dict[str, Any], x: Ref, part: Ref) -> Ref:
             op="source",
             fix="change it by a subscript, x[...] = value, or make a new array",
         )
-    return made
+    # A rule may give the one element of `x` in another shape.
+    return made if made.shape == x.shape else broadcast_to(made, shape=x.shape)
 
 
 def _sizes(x: Ref) -> tuple[int, ...]:

@@ -364,6 +364,8 @@ def factor_later(r: Rewriter, node: Node) -> Any:
     inner = _scalar_factor(r, node.inputs[0])
     if inner is None or not node.outputs[0].type.differentiable:
         return None
+    if not inner[1].type.differentiable:
+        return None  # a sum of flags is an integer, which makes a float64
     if node.op is broadcast_to:
         return None  # the other way round: one multiplication of fewer elements
     return inner[0] * node.op(inner[1], *map(r.ref, node.inputs[1:]), **node.attrs)
@@ -378,6 +380,8 @@ def factor_of_matmul(r: Rewriter, node: Node) -> Any:
         if inner is None or not _smaller(node.outputs[0], this):
             continue
         x = inner[1]
+        if not x.type.differentiable:
+            continue
         return inner[0] * (
             matmul(x, r.ref(other)) if first else matmul(r.ref(other), x)
         )

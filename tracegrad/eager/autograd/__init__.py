@@ -6,6 +6,7 @@ from tracegrad.eager.autograd import forward_ad, function, functional, graph
 from tracegrad.eager.autograd.function import Function
 from tracegrad.eager.autograd.gradcheck import gradcheck, gradgradcheck
 from tracegrad.eager.backward import backward, grad
+from tracegrad.eager.cached import is_compiled_backward, set_compiled_backward
 from tracegrad.eager.modes import (
     detect_anomaly,
     enable_grad,
@@ -33,8 +34,10 @@ __all__ = [
     "graph",
     "inference_mode",
     "is_anomaly_enabled",
+    "is_compiled_backward",
     "no_grad",
     "record_source",
+    "set_compiled_backward",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
