@@ -38,9 +38,11 @@ class ControlLowering(Lowering):
         targets: value -> the variable that must hold it.
         skipped: placeholders that nothing reads.
         carries: parameters that are carries of the loop around.
+        is_test: whether the program is the test of a loop.
     """
 
     carries: Container[Value] = ()
+    is_test = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.targets: dict[Value, str] = {}
@@ -81,6 +83,33 @@ class ControlLowering(Lowering):
             _Writer(self, node).write()
         else:
             write_jax(self, node, lambda: carry_names(self, node))
+
+    def compute(self, node: Node) -> ast.expr:
+        """The expression of a node; of two truths that are only tested, with `and`."""
+        if not self._is_tested(node):
+            return super().compute(node)
+        operator = ast.And() if node.op.connective == "and" else ast.Or()
+        parts: list[ast.expr] = []
+        for v in node.inputs:
+            made = self.expression(v)
+            alike = isinstance(made, ast.BoolOp) and type(made.op) is type(operator)
+            parts += made.values if alike else [made]  # type: ignore[attr-defined]
+        return ast.BoolOp(operator, parts)
+
+    def _is_tested(self, node: Node) -> bool:
+        """Whether nothing but tests and such nodes read what `and` or `or` gives."""
+        if node.op.connective is None or not self.context.backend.mutable:
+            return False
+        if any(v.type.shape or v.type.kind != "b" for v in node.inputs):
+            return False
+        v = node.out
+        if v in self.graph.results and not self.is_test:
+            return False
+        readers = [self.graph.nodes[i] for i in self.plan.readers.get(v, ())]
+        return all(
+            (r.op is cond and v not in r.inputs[1:]) or self._is_tested(r)
+            for r in readers
+        )
 
     # ----------------------------------------------------------- for those that write
     def emit(
@@ -411,6 +440,7 @@ class _Writer:
         assert loop.test is not None
         lone = frozenset(loop.test.results)
         test = self.lower.region(loop.test, lone=lone)
+        test.is_test = True
         count = len(loop.test.params) - loop.carried
         for param, v in zip(loop.test.params[:count], loop.invariants, strict=True):
             test.bind(param, v)
@@ -529,7 +559,7 @@ def _is_free(lower: ControlLowering, node: Node, start: Value, at: int) -> bool:
     if made is not None and lower.graph.nodes[made].phase != node.phase:
         return False
     once = node.inputs.count(start) == 1
-    return once and last_named(start, lower.graph, lower.plan) <= at
+    return once and last_named(start, lower.graph, lower.plan, deep=True) <= at
 
 
 def _is_own(lower: ControlLowering, node: Node, v: Value) -> bool:

@@ -244,14 +244,23 @@ def _rebind(graph: Graph, plan: Plan, body: Body) -> dict[Value, int]:
     return changes
 
 
-def last_named(v: Value, graph: Graph, plan: Plan) -> int:
-    """Index of the last statement in which the variable of `v` stands."""
+def last_named(v: Value, graph: Graph, plan: Plan, deep: bool = False) -> int:
+    """Index of the last statement in which the variable of `v` stands.
+
+    Args:
+        v: a value with a variable.
+        graph: the program.
+        plan: of it.
+        deep: whether expressions that are written where they are read count too, for a
+            plan that does not keep them before the variable changes.
+    """
     found = len(graph.nodes) if v in graph.results else -1
     for i in plan.readers.get(v, ()):
         node = graph.nodes[i]
         found = max(found, i)
-        if is_view(node) and node.outputs[0] not in plan.roots:
-            found = max(found, last_named(node.outputs[0], graph, plan))
+        for made in node.outputs if deep or is_view(node) else ():
+            if made not in plan.roots:  # it is written where it is read
+                found = max(found, last_named(made, graph, plan, deep))
     return found
 
 

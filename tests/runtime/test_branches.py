@@ -50,7 +50,7 @@ def logsumexp(a):
 
 
 def test_text_of_two_branches() -> None:
-    g = tg.value_and_grad(two)
+    g = tg.value_and_grad(two, joins=False)
     for x in (2.0, -2.0, 13.0, 11.0):
         value, slope = g(x)
         np.testing.assert_allclose(value, two(x))
@@ -103,7 +103,7 @@ def test_newton() -> None:
 
 
 def test_logsumexp() -> None:
-    g = tg.grad(logsumexp)
+    g = tg.grad(logsumexp, joins=False)
     for _ in range(60):
         a = RNG.normal(size=4)
         np.testing.assert_allclose(g(a), np.exp(a) / np.exp(a).sum())
@@ -183,7 +183,7 @@ def test_bound_on_traces() -> None:
                 total = total + x[i] * i
         return total
 
-    g = tg.grad(f)
+    g = tg.grad(f, joins=False)
     g.max_traces = 4
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -213,7 +213,7 @@ def test_decided_by_rounding() -> None:
 
 
 def test_saved_file(tmp_path) -> None:
-    g = tg.value_and_grad(newton)
+    g = tg.value_and_grad(newton, joins=False)
     g(4.0)
     path = g.source().save(tmp_path / "saved.py")
     spec = importlib.util.spec_from_file_location("saved", path)
@@ -229,10 +229,10 @@ def test_saved_file(tmp_path) -> None:
 def test_jax_has_no_guards() -> None:
     pytest.importorskip("jax")
     with pytest.raises(tg.ControlFlowError) as caught:
-        tg.grad(two, backend="jax")(2.0)
+        tg.grad(two, backend="jax", joins=False)(2.0)
     assert re.search(r"at:  test_branches.py:\d+: if h > 0.0:", str(caught.value))
 
 
 def test_types_alone_have_no_values() -> None:
     with pytest.raises(tg.ControlFlowError, match=r"tg\.cond"):
-        tg.grad(two).source(tg.spec("f8[]"))
+        tg.grad(two, joins=False).source(tg.spec("f8[]"))

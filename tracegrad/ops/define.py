@@ -81,6 +81,7 @@ class Op:
         spelling: how the user writes it, for errors (`np.tanh`).
         cheap: whether recomputing costs no more than one arithmetic operation.
         finite: whether its value and its slope are finite wherever its inputs are.
+        connective: "and" or "or", which Python code writes for it between two truths.
         linear: whether the op is linear in all of its inputs together; or the names of
             those that it is linear in, the others being indices.
         inplace: body that updates the first input in place, for code generation.
@@ -101,6 +102,7 @@ class Op:
         "binds",
         "bodies",
         "cheap",
+        "connective",
         "defaults",
         "emitter",
         "finite",
@@ -150,6 +152,7 @@ class Op:
         self.spelling = f"np.{self.name}"
         self.cheap = False
         self.finite = False
+        self.connective: str | None = None
         self.linear: bool | tuple[str, ...] = False
         self.inplace: Callable[..., Any] | None = None
         self.bodies: dict[str, Callable[..., Any]] = {}

@@ -273,6 +273,9 @@ def logical_and(x, y):
     return xp.logical_and(x, y)
 
 
+logical_and.connective = "and"
+
+
 @op(
     infer=elementwise(np.logical_or),
     vjp=[None, None],
@@ -282,6 +285,9 @@ def logical_and(x, y):
 def logical_or(x, y):
     """Whether one or both are true."""
     return xp.logical_or(x, y)
+
+
+logical_or.connective = "or"
 
 
 @op(

@@ -420,6 +420,7 @@ def grad(
     optimize: str = "readable",
     holomorphic: bool = False,
     reroll: bool = True,
+    joins: bool = True,
 ) -> Any:
     """The gradient of a function that returns one real scalar.
 
@@ -432,6 +433,8 @@ def grad(
         optimize: "readable" or "fast".
         holomorphic: whether `f` is a holomorphic function, whose result is complex.
         reroll: whether the turns of a Python loop become a loop again.
+        joins: whether branches and loops that traced values decide become ones of the
+            generated source, where that is proved to be right.
 
     Returns:
         A function with the arguments of `f`.  It returns the gradient in the structure
@@ -452,6 +455,7 @@ def grad(
         optimize=optimize,
         holomorphic=holomorphic,
         reroll=reroll,
+        joins=joins,
     )
 
 
@@ -464,6 +468,7 @@ def value_and_grad(
     optimize: str = "readable",
     holomorphic: bool = False,
     reroll: bool = True,
+    joins: bool = True,
 ) -> Any:
     """`(value, gradient)`, or `((value, aux), gradient)`; the arguments are `grad`'s.
 
@@ -481,11 +486,15 @@ def value_and_grad(
         optimize=optimize,
         holomorphic=holomorphic,
         reroll=reroll,
+        joins=joins,
     )
 
 
 def compile(
-    f: Callable | None = None, backend: str = "numpy", optimize: str = "readable"
+    f: Callable | None = None,
+    backend: str = "numpy",
+    optimize: str = "readable",
+    joins: bool = True,
 ) -> Any:
     """The function itself, compiled.
 
@@ -493,12 +502,13 @@ def compile(
         f: the function; left out, `compile` is a decorator with options.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        joins: see `grad`.
 
     Example:
         >>> compile(lambda x: x**2 + 1.0)(3.0)
         10.0
     """
-    return _transform("function", f, backend=backend, optimize=optimize)
+    return _transform("function", f, backend=backend, optimize=optimize, joins=joins)
 
 
 # Under this name a function keeps its compiled vjp, which so lives as long as it does.

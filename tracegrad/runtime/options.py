@@ -17,6 +17,7 @@ class Options:
         mode: one of `MODES` in `derive.py`.
         argnums, argnames, has_aux, backend, optimize, holomorphic: see `tg.grad`.
         reroll: whether loops are found again in the trace of a Python loop.
+        joins: whether branches and loops that traced values decide are joined.
         named: the public name, for errors, where it is not that of the mode.
     """
 
@@ -28,6 +29,7 @@ class Options:
     optimize: str = "readable"
     holomorphic: bool = False
     reroll: bool = True
+    joins: bool = True
     named: str | None = None
 
     def __post_init__(self) -> None:

@@ -32,6 +32,7 @@ class Path:
         options, wrt, one: what was asked for.
         facts: what was decided of sizes, while tracing and deriving.
         guards: what else the trace depends on.
+        unjoined: branches and loops that were left to Python, and why.
         routines: by mode.
     """
 
@@ -41,6 +42,7 @@ class Path:
     one: bool
     facts: list[SizeFact]
     guards: list[Guard]
+    unjoined: dict[str, str] = field(default_factory=dict)
     routines: dict[str, Routine] = field(default_factory=dict)
 
     def routine(self, mode: str) -> Routine:
@@ -113,6 +115,11 @@ class Specialization:
         """Why each trace was made: the test that came out in a new way."""
         return reasons([path.program for path in self.paths])
 
+    @property
+    def unjoined(self) -> dict[str, str]:
+        """The branches and loops that are no part of one trace, and why not."""
+        return {line: why for path in self.paths for line, why in path.unjoined.items()}
+
     def joined(self, other: Specialization) -> Specialization | None:
         """One program of both, or None if they do not part at a test of values.
 
@@ -125,7 +132,7 @@ class Specialization:
         program = joined([path.program for path in self.paths], new.program)
         if program is None:
             return None
-        path = Path(program, new.options, new.wrt, new.one, new.facts, new.guards)
+        path = replace(new, program=program, routines={})
         examples = dict(zip(program.params, other._examples.values(), strict=True))
         return Specialization(
             [*self.paths, path], self.key, self._binder, examples, self._positions

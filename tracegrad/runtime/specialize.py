@@ -140,14 +140,17 @@ def _attempt(
         else:
             kwargs[bound.keyword] = parameter.tree
     values = None if call.has_specs else examples
-    sizes = _sizes(places, binder)
     numbers = _numbers(values)
     noted: list[SizeFact] | None = [] if options.backend == "jax" else None
     try:
         with _indexing(numbers, noted):
             soft = [v for v, i in places.items() if i in _soft_scalars(call, wrt)]
             traced = trace(
-                function, args, kwargs, values=values, soft=soft, counting=counting
+                *(function, args, kwargs),
+                values=values,
+                soft=soft,
+                counting=counting,
+                joins=options.joins,
             )
     except Restart as restart:
         raise _Again(
@@ -165,12 +168,13 @@ def _attempt(
         params=list(places),
         nodes=list(traced.builder.nodes),
         result=traced.result,
-        sizes=sizes,
+        sizes=_sizes(places, binder),
         deciding=_deciding(numbers, traced.facts, traced.proved),
         notes=_notes(parameters),
         inlined=function if isinstance(function, Inlined) else None,
     )
-    path = Path(program, options, wrt, one, traced.facts, traced.guards)
+    parts = traced.facts, traced.guards, traced.unjoined
+    path = Path(program, options, wrt, one, *parts)
     return Specialization(
         [path], call.key, binder, examples, tuple(places.values()), call.has_specs
     )

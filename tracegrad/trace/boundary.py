@@ -160,9 +160,9 @@ def _viewed(
         value = node.inputs[0]
 
 
-def name_result(out: Any, session: Session) -> None:
+def name_result(out: Any, session: Session, returned: bool = False) -> None:
     """Give the result of the user's outermost operation the name it is assigned to."""
-    hint = session.locator.hint()
+    hint = session.locator.hint(returned)
     if hint is None:
         return
     if type(hint) is str:

@@ -23,9 +23,47 @@ FRESH = "fresh"
 
 
 class _Depth(threading.local):
-    """Per thread: how many bodies of control flow the trace is inside of."""
+    """Per thread: how many bodies of control flow the trace is inside of.
+
+    Attributes:
+        bodies: how many.
+        arms: of these, by their number, the arms of the user's own `if`s and loops.
+    """
 
     bodies = 0
+
+    def __init__(self) -> None:
+        self.arms: dict[int, Arm] = {}
+
+
+class Arm:
+    """What the code in an arm of an `if`, or in the body of a loop, did to arrays.
+
+    Attributes:
+        written: buffers from outside of it that it wrote -> what they held before.
+        refreshed: views that were read anew in it.
+    """
+
+    __slots__ = ("refreshed", "written")
+
+    def __init__(self) -> None:
+        self.written: dict[Buffer, Value] = {}
+        self.refreshed: list[Handle] = []
+
+
+class Unjoin(BaseException):
+    """An array was written that may or may not share memory with another.
+
+    The trace starts again, and leaves the branch or loop that made it so to Python.
+    Not an `Exception`, so that no handler of the user's catches it.
+
+    Attributes:
+        where: the branch or loop.
+    """
+
+    def __init__(self, where: object) -> None:
+        super().__init__()
+        self.where = where
 
 
 DEPTH = _Depth()
@@ -42,9 +80,19 @@ class Buffer:
             that does (NumPy keeps the order of operands).
         doubtful: whether something may be a view of it or a copy, for that reason.
         depth: how many bodies of control flow it was made inside of.
+        entangled: the branch or loop on whose course it depends whether it shares
+            memory with another, None if there is none.
     """
 
-    __slots__ = ("depth", "doubtful", "mixed", "origin", "value", "version")
+    __slots__ = (
+        "depth",
+        "doubtful",
+        "entangled",
+        "mixed",
+        "origin",
+        "value",
+        "version",
+    )
 
     def __init__(self, value: Value, origin: str = FRESH) -> None:
         self.value = value
@@ -53,6 +101,14 @@ class Buffer:
         self.mixed = False
         self.doubtful = False
         self.depth = DEPTH.bodies
+        self.entangled: object = None
+
+    def write(self, value: Value) -> None:
+        """Let the array hold another value, and note what it was where arms can be."""
+        for level in range(self.depth + 1, DEPTH.bodies + 1):
+            DEPTH.arms[level].written.setdefault(self, self.value)
+        self.value = value
+        self.version += 1
 
 
 class Handle(Ref):
@@ -98,6 +154,9 @@ def current(handle: Handle) -> Value:
             value = replay(handle.builder, step, value)
         if value.hint is None:
             value.hint, value.user = hint, user
+        arm = DEPTH.arms.get(DEPTH.bodies)
+        if arm is not None:
+            arm.refreshed.append(handle)
     handle.value = value
     handle.version = buffer.version
     return value
@@ -116,7 +175,10 @@ def refuse_write(handle: Handle) -> None:
         MutationError: if it is the memory of an argument, or was made outside of the
             body of control flow that runs now.
     """
-    if handle.buffer.depth < DEPTH.bodies:
+    buffer = handle.buffer
+    if buffer.entangled is not None:
+        raise Unjoin(buffer.entangled)
+    if any(n not in DEPTH.arms for n in range(buffer.depth + 1, DEPTH.bodies + 1)):
         raise MutationError(
             f"an array of shape {handle.shape} that was made outside of the body of "
             "tg.cond or a loop would be changed in it",
@@ -150,8 +212,7 @@ def push(handle: Handle, value: Value) -> None:
         )
     if parent is None:
         _name(value, buffer.value)
-        buffer.value = value
-        buffer.version += 1
+        buffer.write(value)
     else:
         builder = handle.builder
         bases = [current(parent)]

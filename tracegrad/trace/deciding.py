@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from tracegrad.trace.effects import own
+
 # Builtins that make plain values of what they are given.
 _CONVERTERS = frozenset(
     ["all", "any", "bool", "complex", "divmod", "float", "format", "int", "max", "min"]
@@ -110,7 +112,7 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 # ------------------------------------------------------------------ one look per file
-_FILES: dict[str, tuple[list[str], dict[int, list[ast.AST]]]] = {}
+_FILES: dict[str, tuple[list[str], dict[int, list[ast.AST]], list[str]]] = {}
 _FOUND: dict[int, tuple[CodeType, Deciding]] = {}
 _MAX_CODES = 20_000
 
@@ -121,13 +123,13 @@ def deciding_in(code: CodeType, module_globals: dict[str, Any] | None) -> Decidi
     if found is None:
         if len(_FOUND) > _MAX_CODES:
             _FOUND.clear()
-        functions = _functions(code.co_filename, module_globals)
+        functions = functions_in(code.co_filename, module_globals)
         found = (code, Deciding(functions.get(code.co_firstlineno, [])))
         _FOUND[id(code)] = found
     return found[1]
 
 
-def _functions(
+def functions_in(
     filename: str, module_globals: dict[str, Any] | None
 ) -> dict[int, list[ast.AST]]:
     """The functions of a file by their first lines, decorators included."""
@@ -145,5 +147,18 @@ def _functions(
             decorators = getattr(node, "decorator_list", [])
             first = min([node.lineno, *[d.lineno for d in decorators]])
             functions.setdefault(first, []).append(node)
-    _FILES[filename] = (lines, functions)
+    imports = [
+        alias.asname or alias.name.partition(".")[0]
+        for node in own(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if alias.name != "*"
+    ]
+    _FILES[filename] = (lines, functions, imports)
     return functions
+
+
+def imports_in(filename: str, module_globals: dict[str, Any] | None) -> list[str]:
+    """The names that a file imports at its top level."""
+    functions_in(filename, module_globals)
+    return _FILES[filename][2]

@@ -218,16 +218,20 @@ class Locator:
         self.seen[id(frame.f_code)] = (frame.f_code, frame.f_globals)
         self.met(frame)
 
-    def hint(self) -> Hint | None:
+    def hint(self, returned: bool = False) -> Hint | None:
         """The name that the user's source gives to the latest operation's result.
 
         What a helper returns takes the name that its caller assigns the call to.
+
+        Args:
+            returned: whether the result is returned, which its place does not tell.
         """
         for site in reversed(self.sites):
             if site.hint is not None:
                 return site.hint
-            if not site.returned:
+            if not (site.returned or returned):
                 return None
+            returned = False
         return None
 
     def close(self) -> None:

@@ -248,7 +248,7 @@ class Proxy(Handle):
         if found is not None:
             return enter(session_of(self), found, (self,), name=f"x.{name}")
         if name in METHODS or name in UPDATES:
-            return _Method(self, name)
+            return Method(self, name)
         if not name.startswith("_") and hasattr(np.ndarray, name):
             raise UnsupportedError(
                 f"no derivative rule yet for ndarray.{name}",
@@ -344,7 +344,7 @@ class Proxy(Handle):
         return floor(self, other), mod(self, other)
 
     def __round__(self, digits: int = 0) -> Any:
-        return _Method(self, "round")(digits)
+        return Method(self, "round")(digits)
 
     def item(self, *at: Any) -> Any:
         """The element as a Python number; a float or complex one stays traced."""
@@ -366,10 +366,10 @@ class Proxy(Handle):
         return [row.tolist() for row in self] if self.ndim else self.item()
 
     def __copy__(self) -> Any:
-        return _Method(self, "copy")()
+        return Method(self, "copy")()
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return _Method(self, "copy")()
+        return Method(self, "copy")()
 
     def __reduce__(self) -> Any:
         raise _conversion(self, "a pickle")
@@ -385,7 +385,7 @@ def _shown(x: Proxy) -> Any:
     return session.demand.shown(current(x), repr(x))
 
 
-class _Method:
+class Method:
     """A method of a proxy that an op stands for."""
 
     __slots__ = ("array", "name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,29 @@ class Counting:
 
     how: str = "name"
     used: bool = False
+
+
+class Joining(BaseException):
+    """A traced value decides: trace again, with branches and loops to be joined.
+
+    Not an `Exception`, so that no handler of the user's catches it.
+    """
+
+
+@dataclass
+class Joins:
+    """What becomes of the user's branches and loops that traced values decide.
+
+    Attributes:
+        how: "ask" starts again at the first, to "join" them where that is proved; or
+            they are "left" to Python.
+        unjoined: branches and loops to leave to Python.
+        refused: why others were left, by their lines.
+    """
+
+    how: str = "left"
+    unjoined: set[object] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 class _Active(threading.local):
@@ -157,6 +180,7 @@ class Session:
         array: makes the user's handle for (value, session).
         soft: parameters that become static rather than guarded.
         counting: what becomes of the number of elements that a mask selects.
+        joins: what becomes of branches.
         masks: the names and the values of such numbers.
         proved: what tests in the program say of such sizes.
         demand: computes values of the call, and guards what they decide.
@@ -174,11 +198,13 @@ class Session:
         captures: Captures,
         soft: Iterable[Value] = (),
         counting: Counting | None = None,
+        joins: Joins | None = None,
     ) -> None:
         self.builder = TraceBuilder(self)
         self.values = values
         self.soft = set(soft)
         self.counting = counting or Counting()
+        self.joins = joins or Joins()
         self.masks: dict[int, tuple[Dim, Value]] = {}
         self.proved: dict[tuple[str, Size, Size], bool] = {}
         self.params = tuple(params)
@@ -207,6 +233,24 @@ class Session:
         self.loops = 0
         self.fork: Callable[[Value], bool] | None = None
         self.thread = threading.get_ident()
+
+    # ------------------------------------------------------------------- joins
+    @property
+    def joining(self) -> bool:
+        """Whether branches and loops are joined where that is proved."""
+        return self.joins.how == "join"
+
+    @property
+    def unjoined(self) -> set[object]:
+        """Branches and loops that are left to Python."""
+        return self.joins.unjoined
+
+    def refuse(self, error: Exception) -> None:
+        """Note why a branch or a loop here is left to Python."""
+        place = self.place()
+        said = error.what if isinstance(error, TracegradError) else str(error)
+        if place is not None:
+            self.joins.refused.setdefault(f"{place.where}: `{place.text}`", said)
 
     # ------------------------------------------------------------------- places
     def locate(self) -> None:
@@ -333,13 +377,14 @@ class Session:
         """
         if self.is_concrete(value):
             return kind(self.ask(value))
-        both_ways = self.fork is not None and kind is bool
-        if self.values is None and not both_ways:
-            raise error.locate(None, self.place())
         if self.values is not None:
             self._restart_if_static(value)
         if self.fork is not None and kind is bool:
             return self.fork(value)
+        if self.joins.how == "ask" and kind is bool:
+            raise Joining
+        if self.values is None:
+            raise error.locate(None, self.place())
         return self.demand.decide(value, kind)
 
     def _restart_if_static(self, value: Value) -> None:
@@ -360,6 +405,10 @@ class Session:
                 leaves.add(v)
         if leaves or axes:
             raise Restart(leaves, axes)
+
+    def may_be_static(self, value: Value) -> bool:
+        """Whether the call's numbers decide a value for good, so that no test is."""
+        return self.values is not None and not self._varies(value)
 
     def _varies(self, value: Value) -> bool:
         """Whether a value depends on what cannot be static; each node is asked once."""

@@ -93,11 +93,13 @@ class Names:
                     self.unpacked.setdefault((first, p), tuple(names))
 
     def _put(self, value: ast.expr, hint: Hint) -> None:
+        self.assigned[position(value)] = hint
         for result in _results(value):
             for place in _places(result):
                 self.assigned[place] = hint
 
     def _give_back(self, value: ast.expr) -> None:
+        self.returned.add(position(value))
         for result in _results(value):
             self.returned.update(_places(result))
 

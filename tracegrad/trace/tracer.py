@@ -21,7 +21,7 @@ from tracegrad.ops.cast import alias
 from tracegrad.ops.infer import decider
 from tracegrad.ops.record import Ref
 from tracegrad.trace.boundary import lower
-from tracegrad.trace.buffers import Handle
+from tracegrad.trace.buffers import Handle, Unjoin
 from tracegrad.trace.captures import Captures
 from tracegrad.trace.frames import is_users
 from tracegrad.trace.guards import (
@@ -43,6 +43,8 @@ from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
     ACTIVE,
     Counting,
+    Joining,
+    Joins,
     Restart,
     Session,
     SizeFact,
@@ -50,6 +52,8 @@ from tracegrad.trace.session import (
     active,
 )
 from tracegrad.trace.sizes import Size
+from tracegrad.trace.staged import staged
+from tracegrad.trace.staging import original_code
 from tracegrad.trace.watch import Watch
 
 __all__ = [
@@ -75,6 +79,7 @@ class Traced:
         guards: what the program depends on besides the arguments.
         facts: relations of symbolic sizes decided by the call's values.
         proved: relations of sizes that masks decide, tested by the program itself.
+        unjoined: branches and loops that were left to Python, and why.
     """
 
     builder: TraceBuilder
@@ -82,6 +87,7 @@ class Traced:
     guards: list[Guard] = field(default_factory=list)
     facts: list[SizeFact] = field(default_factory=list)
     proved: dict[tuple, bool] = field(default_factory=dict)
+    unjoined: dict[str, str] = field(default_factory=dict)
 
 
 class _NewModule(BaseException):
@@ -105,6 +111,7 @@ def trace(
     values: dict[Value, Any] | None,
     soft: Iterable[Value] = (),
     counting: Counting | None = None,
+    joins: bool = False,
 ) -> Traced:
     """Call `function` on proxies and record what it computes.
 
@@ -116,17 +123,25 @@ def trace(
         values: the call's data for each `Value`; None if only the types are known.
         soft: parameters to make static where Python asks for their values alone.
         counting: what becomes of sizes that masks decide.
+        joins: whether branches and loops are joined where that is proved.
 
     Raises:
         Restart: if a parameter or an axis must be static.
         TracegradError: if the function does what cannot be traced.
     """
     spaces = [space] if (space := _globals_of(function)) is not None else []
+    how = Joins("ask" if joins else "left")
     while True:
         try:
-            return _trace_once(function, args, kwargs, values, spaces, soft, counting)
+            return _trace_once(
+                function, args, kwargs, values, spaces, soft, counting, how
+            )
         except _NewModule as met:
             spaces.append(met.space)
+        except Joining:
+            how.how = "join"
+        except Unjoin as found:
+            how.unjoined.add(found.where)
 
 
 def _unwrapped(function: Any) -> Any:
@@ -160,6 +175,7 @@ def _trace_once(
     spaces: list[dict[str, Any]],
     soft: Iterable[Value],
     counting: Counting | None,
+    joins: Joins,
 ) -> Traced:
     mine = {id(space) for space in spaces}
 
@@ -177,7 +193,7 @@ def _trace_once(
     ]
     captures = _captures_of(function, trees)
     session = Session(
-        values, params, sys._getframe(), make, met, captures, soft, counting
+        values, params, sys._getframe(), make, met, captures, soft, counting, joins
     )
 
     def restore(tree: Any) -> Any:
@@ -201,23 +217,37 @@ def _trace_once(
         swapping_reads(reads),
         _Running(session),
     ):
-        try:
-            out = function(*given, **named)
-        except (Restart, _NewModule):
-            watch.check()  # another try would find the change made already
-            raise
-        except (TypeError, ValueError) as error:
-            # C code of NumPy puts an error of its own on top of ours.
-            if isinstance(error.__cause__, ConversionError):
-                raise error.__cause__ from None
-            raise
-        result = build(out, lambda x: _result_leaf(x, session))
+        result = _called(session, watch, function, given, named)
     for code, space in session.locator.seen.values():
-        session.captures.add_code(code, space)
+        session.captures.add_code(original_code(code), space)
     watch.check()
     return Traced(
-        session.builder, result, _guards(session), session.facts, session.proved
+        session.builder,
+        result,
+        _guards(session),
+        session.facts,
+        session.proved,
+        dict(joins.refused),
     )
+
+
+def _called(
+    session: Session, watch: Watch, function: Callable, given: list, named: dict
+) -> Tree:
+    """What the function returns."""
+    if session.joining:
+        function = staged(function)
+    try:
+        out = function(*given, **named)
+    except (Restart, _NewModule, Joining, Unjoin):
+        watch.check()  # another try would find the change made already
+        raise
+    except (TypeError, ValueError) as error:
+        # C code of NumPy puts an error of its own on top of ours.
+        if isinstance(error.__cause__, ConversionError):
+            raise error.__cause__ from None
+        raise
+    return build(out, lambda x: _result_leaf(x, session))
 
 
 def _builtins(captures: Captures) -> dict[str, Any]:
@@ -338,7 +368,7 @@ def inline(
         def restore(tree: Tree) -> Any:
             return restore_tree(tree, lambda value: argument(value, session))
 
-        out = function(
+        out = (staged(function) if session.joining else function)(
             *[restore(tree) for tree in trees],
             **{key: restore(tree) for key, tree in named.items()},
         )

@@ -1,0 +1,380 @@
+"""Branches and loops of the user's Python, traced on both ways and joined again.
+
+What Python does after a branch is a function of its state.  If an arm does nothing but
+bind local names and write into traced arrays, and its state at the end differs from the
+other arm's in traced values alone, then the program goes on as one: the values that
+differ are the results of a `cond`, as of `tg.cond`.  A loop whose body leaves all else
+as it was is a `while_loop` for the same reason, by induction.
+
+Whatever is not proved is left to Python: the value is asked for, and guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from tracegrad.ir.graph import Const, Value
+from tracegrad.ir.region import Open
+from tracegrad.ir.tree import map_leaves
+from tracegrad.ir.types import ArrayType
+from tracegrad.ops.control import TURNS, loop_attrs
+from tracegrad.ops.control import cond as cond_op
+from tracegrad.ops.control import while_loop as while_op
+from tracegrad.trace.allowed import Refused, check_names
+from tracegrad.trace.bodies import (
+    check_equal,
+    converted,
+    fits,
+    record,
+    user_value,
+    values_of,
+)
+from tracegrad.trace.boundary import lower, name_result
+from tracegrad.trace.buffers import DEPTH, Buffer, Handle
+from tracegrad.trace.guards import same
+from tracegrad.trace.proxy import make
+from tracegrad.trace.session import Session
+from tracegrad.trace.ways import (
+    UNBOUND,
+    Speculation,
+    Way,
+    agreed,
+    cells_of,
+    content,
+    handles,
+    holds,
+    put,
+)
+
+
+# ---------------------------------------------------------------------------- branches
+class _Join:
+    """Two arms that become one node.
+
+    Args:
+        session: the trace.
+        where: the branch, for starting again without it.
+        ways: both.
+    """
+
+    def __init__(self, session: Session, where: CodeType, ways: list[Way]) -> None:
+        self.session = session
+        self.where = where
+        self.returns = where.co_name != "<lambda>"
+        self.ways = ways
+        self.pairs: list[list[Value]] = []
+        self.hints: list[tuple[str | None, bool]] = []
+        self.known: dict[tuple[int, int], int] = {}
+
+    def add(self, pair: Sequence[Value], hint: str | None, user: bool) -> int | None:
+        """Enter what the arms give; the number of the result, None if it is one value.
+
+        Raises:
+            Refused: if the types differ.
+        """
+        if pair[0] is pair[1]:
+            return None
+        key = id(pair[0]), id(pair[1])
+        if key not in self.known:
+            self.pairs.append(agreed(self.session, self.ways, pair))
+            self.hints.append((hint, user))
+            self.known[key] = len(self.pairs) - 1
+        return self.known[key]
+
+    def outputs(self, which: Value) -> Sequence[Value]:
+        """Record the node."""
+        if not self.pairs:
+            return ()
+        parts = [
+            Open(name, [], [], way.nodes, [pair[i] for pair in self.pairs])
+            for i, (name, way) in enumerate(
+                zip(("true", "false"), self.ways, strict=True)
+            )
+        ]
+        node = record(self.session, cond_op, parts, {}, before=[which])
+        for v, (hint, user) in zip(node.outputs, self.hints, strict=True):
+            if hint is not None:
+                v.hint, v.user = hint, user
+        return node.outputs
+
+    def array(self, v: Value, parts: Sequence[Any]) -> Handle:
+        """The user's array for a result of which the arms gave `parts`."""
+        made = make(v, self.session)
+        arrays = [x for x in parts if isinstance(x, Handle)]
+        level = DEPTH.bodies
+        made.buffer.mixed = any(x.buffer.mixed for x in arrays)
+        for way, x in zip(self.ways, parts, strict=True):
+            if isinstance(x, Handle) and not way.fresh(x, level):
+                made.buffer.entangled = x.buffer.entangled = self.where
+        return made
+
+
+def joined(
+    session: Session,
+    where: CodeType,
+    which: Value,
+    arms: Sequence[Callable],
+    names: Sequence[str],
+    spare: Sequence[str],
+    returning: bool,
+) -> Any:
+    """Trace both arms and join them.
+
+    Returns:
+        What they return, in the user's structure.
+
+    Raises:
+        Refused: if that is not proved to be right.
+    """
+    session.locate()
+    at = session.builder.at
+    for arm in arms:
+        check_names(arm)
+    cells = cells_of(arms, names)
+    ways = []
+    for arm in arms:
+        with Speculation(session, cells) as tried:
+            tried.finish(arm(), returning)
+        ways.append(tried.way)
+    join = _Join(session, where, ways)
+    kept: dict[str, Any] = {}
+    made: dict[str, int] = {}
+    for name in () if returning else [n for n in names if n not in spare]:
+        a, b = [way.objects[name] for way in ways]
+        if a is b or same(a, b):
+            kept[name] = a
+        elif any(name not in way.values for way in ways):
+            raise Refused(f"its arms leave `{name}` different")
+        else:
+            i = join.add([way.values[name] for way in ways], name, True)
+            if i is None:
+                raise Refused(f"its arms leave `{name}` two names of one value")
+            made[name] = i
+    buffers: dict[Buffer, int | None] = {}
+    for buffer in dict.fromkeys([b for way in ways for b in way.buffers]):
+        pair = [way.buffers.get(buffer, buffer.value) for way in ways]
+        buffers[buffer] = join.add(pair, buffer.value.hint, buffer.value.user)
+    numbers = _of_returned(join, ways) if returning else []
+    before, session.builder.at = session.builder.at, at
+    outputs = join.outputs(which)
+    session.builder.at = before
+    for buffer, i in buffers.items():
+        buffer.write(outputs[i] if i is not None else ways[0].buffers[buffer])
+    for name, x in kept.items():
+        put(cells[name], x)
+    for name, i in made.items():
+        parts = [way.objects[name] for way in ways]
+        put(cells[name], join.array(outputs[i], parts))
+    return _returned(join, ways, numbers, outputs) if returning else None
+
+
+def _of_returned(join: _Join, ways: Sequence[Way]) -> list[int | None]:
+    """The numbers of the results that the arms return."""
+    first, second = [way.returned for way in ways]
+    assert first is not None and second is not None
+    blank = Value(ArrayType((), np.dtype(float)))
+    a, b = [map_leaves(tree, lambda _: blank) for tree in (first, second)]
+    check_equal(join.session, a, b, "if", "the arms")
+    pairs = zip(values_of(first), values_of(second), strict=True)
+    return [join.add(pair, None, False) for pair in pairs]
+
+
+def _returned(
+    join: _Join,
+    ways: Sequence[Way],
+    numbers: Sequence[int | None],
+    outputs: Sequence[Value],
+) -> Any:
+    first, second = ways
+    assert first.returned is not None and second.returned is not None
+    if first.result is second.result:
+        return first.result
+    parts = [values_of(way.returned) for way in ways if way.returned is not None]
+    rest = iter(zip(numbers, *parts, strict=True))
+
+    def chosen(_: Value) -> Value:
+        i, a, _b = next(rest)
+        return a if i is None else outputs[i]
+
+    tree = map_leaves(first.returned, chosen)
+    out = user_value(tree, join.session)
+    for handle in handles(out):
+        handle.buffer.entangled = join.where
+    for way in ways:
+        for handle in handles(way.result):
+            handle.buffer.entangled = join.where
+    name_result(out, join.session, returned=join.returns)
+    return out
+
+
+# ------------------------------------------------------------------------------- loops
+class Loop:
+    """A `while` of the user's under construction.
+
+    Args:
+        session: the trace.
+        test: the test as a function.
+        body: the body as a function.
+        names: that the body binds.
+        counts: of these, the ones that it only adds a fixed int to.
+        updated: and the ones that it binds by `x += …` only.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        test: FunctionType,
+        body: FunctionType,
+        names: Sequence[str],
+        counts: Sequence[str],
+        updated: Sequence[str],
+    ) -> None:
+        self.session = session
+        self.test, self.body = test, body
+        self.cells = cells_of([body], names)
+        self.start = {name: content(cell) for name, cell in self.cells.items()}
+        self.types: dict[str, ArrayType] = {}
+        self.values: dict[str, Value] = {}
+        for name, x in self.start.items():
+            if isinstance(x, Handle):
+                if x.value.type.shape and name in updated:
+                    continue  # the array itself is changed
+                self._carry(name, lower(x, []).value)
+            elif type(x) in (float, complex) or (type(x) is int and name in counts):
+                self._carry(name, session.constant(x))
+        self.written: dict[Buffer, Value] = {}
+
+    def _carry(self, name: str, v: Value) -> None:
+        self.values[name], self.types[name] = v, v.type
+
+    def _turn(self, function: Callable, params: dict, held: dict) -> Way:
+        """Run the test or the body once, on parameters in place of the carries."""
+        with Speculation(self.session, self.cells) as tried:
+            for name, v in params.items():
+                made = make(v, self.session)
+                made.buffer.entangled = self.body.__code__
+                put(self.cells[name], made)
+            for buffer, v in held.items():
+                buffer.write(v)
+            out = function()
+            tried.finish(out, function is self.test)
+        return tried.way
+
+    def record(self) -> tuple[dict[str, Value], Way]:
+        """Make the node; the last values of the names, and a turn.
+
+        Raises:
+            Refused: if the turns are not proved to be alike.
+        """
+        for function in (self.test, self.body):
+            check_names(function)
+        while True:
+            params = {name: Value(t, name, user=True) for name, t in self.types.items()}
+            held = {
+                b: Value(v.type.strong, v.hint, user=v.user)
+                for b, v in self.written.items()
+            }
+            way = self._turn(self.body, params, held)
+            if self._settled(way, params):
+                break
+        asked = self._turn(self.test, params, held)
+        if asked.buffers:
+            raise Refused("its test writes into an array")
+        return self._node(way, asked, params, held), way
+
+    def _settled(self, way: Way, params: dict[str, Value]) -> bool:
+        """Whether the body gives what it was given; if not, take that for the start.
+
+        Raises:
+            Refused: if that leads nowhere.
+        """
+        settled = True
+        carried = [self.start[name] for name in params]
+        for buffer in way.buffers:
+            if any(holds(x, buffer) for x in carried):
+                raise Refused("it binds an array anew and writes into it")
+            if buffer not in self.written:
+                self.written[buffer] = buffer.value
+                settled = False
+        for name, before in self.start.items():
+            after = way.objects[name]
+            if name not in params:
+                if before is UNBOUND:
+                    continue
+                if after is not before and not same(after, before):
+                    raise Refused(f"`{name}` changes from turn to turn")
+            elif name not in way.values:
+                raise Refused(f"`{name}` becomes no array or number")
+            else:
+                settled &= self._same_type(name, way)
+        return settled
+
+    def _same_type(self, name: str, way: Way) -> bool:
+        t, found = self.types[name], way.values[name].type
+        if t.shape != found.shape:
+            raise Refused(f"the shape of `{name}` changes from turn to turn")
+        if (t.dtype, t.weak) == (found.dtype, found.weak):
+            return True
+        if t.weak and not found.weak and fits(t, found) and found.dtype.char in "dD":
+            self.types[name] = found
+            return False
+        raise Refused(f"the type of `{name}` changes from {t!r} to {found!r}")
+
+    def _node(
+        self, way: Way, asked: Way, params: dict[str, Value], held: dict
+    ) -> dict[str, Value]:
+        session = self.session
+        tests = [] if asked.returned is None else values_of(asked.returned)
+        if len(tests) != 1 or tests[0].type.shape or type(tests[0]) is Const:
+            raise Refused("its test does not depend on what it changes")
+        truth = tests[0]
+        if truth.type.kind != "b":
+            raise Refused("its test is no comparison")
+        truth.hint, truth.user = None, False
+        starts = [
+            converted(session, self.values[n], self.types[n])
+            if self.values[n].type.dtype != self.types[n].dtype
+            else self.values[n]
+            for n in params
+        ]
+        nexts = [
+            way.convert(session, way.values[n], self.types[n])
+            if way.values[n].type.dtype != self.types[n].dtype
+            else way.values[n]
+            for n in params
+        ]
+        starts += self.written.values()
+        nexts += [way.buffers.get(b, held[b]) for b in held]
+        carries = [*params.values(), *held.values()]
+        if not carries:
+            raise Refused("it changes nothing")
+        parts = [
+            Open("test", [], carries, asked.nodes, [truth]),
+            Open("body", [], carries, way.nodes, nexts),
+        ]
+        session.loops += 1
+        attrs = loop_attrs(len(carries), bounds=(), steps=f"{TURNS}{session.loops}")
+        node = record(session, while_op, parts, attrs, after=starts)
+        for v, param in zip(node.outputs, carries, strict=True):
+            v.hint, v.user = param.hint, param.user
+        last = dict(zip(params, node.outputs, strict=False))
+        for buffer, v in zip(held, node.outputs[len(params) :], strict=True):
+            buffer.write(v)
+        return last
+
+    def leave(self, last: dict[str, Value], way: Way) -> None:
+        """Bind the names to what they are after the loop."""
+        where = self.body.__code__
+        for name, v in last.items():
+            made = make(v, self.session)
+            made.buffer.entangled = where
+            # It is one of these, and may share memory with what they do.
+            for x in (self.start[name], way.objects[name]):
+                if isinstance(x, Handle):
+                    x.buffer.entangled = where
+                    made.buffer.mixed |= x.buffer.mixed
+            put(self.cells[name], made)

@@ -1,0 +1,289 @@
+"""What functions call that `staging.py` has compiled anew.
+
+`RUNTIME` goes through both arms of a branch on the state at hand, where a traced value
+decides, and joins them; or it does what Python does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from tracegrad.ir.graph import Node, Value
+from tracegrad.ops.define import OPERATORS
+from tracegrad.ops.record import Ref
+from tracegrad.trace.allowed import (
+    Refused,
+    check_iterable,
+    check_names,
+    checked,
+    looked_up,
+)
+from tracegrad.trace.boundary import lower
+from tracegrad.trace.buffers import DEPTH, Handle
+from tracegrad.trace.joins import Loop, joined
+from tracegrad.trace.session import ACTIVE, Session
+from tracegrad.trace.staging import staged_function
+from tracegrad.trace.ways import UNBOUND, Speculation, cells_of
+
+_MAX_PEELED = 3  # turns of a loop that may differ before its body repeats
+_NUMBERS = (int, float, complex)
+
+
+def staged(function: Any) -> Any:
+    """A callable of the user's with its branches and loops ready to be joined."""
+    kind = type(function)
+    if kind is FunctionType:
+        return staged_function(function, RUNTIME)
+    if kind is MethodType:
+        return MethodType(staged(function.__func__), function.__self__)
+    if kind is functools.partial:
+        inner = staged(function.func)
+        return functools.partial(inner, *function.args, **function.keywords)
+    return function
+
+
+# ----------------------------------------------------------------- what functions call
+class Runtime:
+    """What functions that were compiled anew call."""
+
+    @staticmethod
+    def _truth(test: Any) -> tuple[Session, Value] | None:
+        """The trace and the truth that a branch depends on, if that is a traced one."""
+        session = ACTIVE.session
+        if session is None or not isinstance(test, Handle) or not session.joining:
+            return None
+        value = lower(test, []).value
+        if value.type.shape or session.is_concrete(value):
+            return None
+        if session.may_be_static(value) or session.demand.known(value) is not None:
+            return None
+        if value.type.kind != "b":
+            session.locate()
+            value = OPERATORS["__ne__"](Ref(value, session.builder), 0).value
+        return session, value
+
+    def _join(
+        self,
+        test: Any,
+        arms: Sequence[Callable],
+        names: Sequence[str],
+        spare: Sequence[str],
+        returning: bool,
+        where: CodeType | None = None,
+    ) -> Any:
+        found = self._truth(test)
+        where = where or arms[0].__code__
+        if found is not None and where not in found[0].unjoined:
+            session, which = found
+            try:
+                return joined(session, where, which, arms, names, spare, returning)
+            except Exception as error:
+                session.refuse(error)
+        return arms[0 if test else 1]()
+
+    def branch(
+        self,
+        test: Any,
+        true: Callable,
+        false: Callable,
+        names: Sequence[str],
+        spare: Sequence[str],
+    ) -> None:
+        """`if test: true() else: false()`, which bind `names`."""
+        self._join(test, (true, false), names, spare, False)
+
+    def returned(
+        self, test: Any, true: Callable, false: Callable, names: Sequence[str]
+    ) -> Any:
+        """`return true() if test else false()`."""
+        return self._join(test, (true, false), names, (), True)
+
+    def choice(self, test: Any, true: Callable, false: Callable) -> Any:
+        """`true() if test else false()`."""
+        return self._join(test, (true, false), (), (), True)
+
+    def both(self, first: Any, rest: FunctionType) -> Any:
+        """`first and rest()`."""
+        if self._truth(first) is None:
+            return first and rest()
+        if self._at_once(first, rest):
+            return _called("test", np.logical_and(first, rest()))
+        return self._join(first, (rest, lambda: first), (), (), True, rest.__code__)
+
+    def either(self, first: Any, rest: FunctionType) -> Any:
+        """`first or rest()`."""
+        if self._truth(first) is None:
+            return first or rest()
+        if self._at_once(first, rest):
+            return _called("test", np.logical_or(first, rest()))
+        return self._join(first, (lambda: first, rest), (), (), True, rest.__code__)
+
+    @staticmethod
+    def _at_once(first: Any, rest: FunctionType) -> bool:
+        """Whether both of two truths may be computed, since that harms nothing."""
+        session = ACTIVE.session
+        if session is None or first.value.type.kind != "b":
+            return False
+        try:
+            check_names(rest)
+            with Speculation(session, {}) as tried:
+                tried.finish(rest(), True)
+        except Exception as error:
+            session.refuse(error)
+            return False
+        way = tried.way
+        return (
+            not way.buffers
+            and isinstance(way.result, Handle)
+            and not way.result.value.type.shape
+            and way.result.value.type.kind == "b"
+            and all(map(_harmless, way.nodes))
+        )
+
+    def negated(self, x: Any) -> Any:
+        """`not x`."""
+        if self._truth(x) is None:
+            return not x
+        return np.logical_not(x)
+
+    def loop(
+        self,
+        test: FunctionType,
+        body: FunctionType,
+        names: Sequence[str],
+        spare: Sequence[str],
+        counts: Sequence[str],
+        updated: Sequence[str],
+    ) -> None:
+        """`while test(): body()`, which binds `names`."""
+        tries = 0
+        while True:
+            asked = test()
+            found = self._truth(asked)
+            if found is None and not tries:
+                found = self._ahead(asked, test, body, names)
+            if found is not None and tries <= _MAX_PEELED:
+                session = found[0]
+                tries += 1
+                if body.__code__ not in session.unjoined and self._repeated(
+                    session, test, body, names, spare, counts, updated
+                ):
+                    return
+            if not asked:
+                return
+            body()
+
+    def _ahead(
+        self, asked: Any, test: FunctionType, body: FunctionType, names: Sequence[str]
+    ) -> tuple[Session, Any] | None:
+        """The trace, if the test depends on a traced value from its second time on."""
+        session = ACTIVE.session
+        if session is None or not session.joining or not asked:
+            return None
+        try:
+            check_names(body)
+            with Speculation(session, cells_of([body], names)):
+                body()
+                found = self._truth(test())
+        except Exception as error:
+            session.refuse(error)
+            return None
+        return found
+
+    def _repeated(
+        self,
+        session: Session,
+        test: FunctionType,
+        body: FunctionType,
+        names: Sequence[str],
+        spare: Sequence[str],
+        counts: Sequence[str],
+        updated: Sequence[str],
+    ) -> bool:
+        try:
+            made = Loop(session, test, body, names, counts, updated)
+            unbound = [
+                n for n, x in made.start.items() if x is UNBOUND and n not in spare
+            ]
+            if unbound:
+                raise Refused(f"`{unbound[0]}` is not bound before it")
+            last, way = made.record()
+        except Exception as error:
+            session.refuse(error)
+            return False
+        made.leave(last, way)
+        return True
+
+    # --------------------------------------------------------------- what arms may do
+    def call(self, function: Any) -> Any:
+        """A function about to be called."""
+        if ACTIVE.session is None:
+            return function
+        if DEPTH.arms:
+            return checked(function, staged)
+        if function is max or function is min:
+            return functools.partial(self._extreme, function)
+        return staged(function)
+
+    def _extreme(self, function: Callable, *args: Any, **named: Any) -> Any:
+        """`max` and `min` of scalars, which Python finds by comparing."""
+        if named or len(args) < 2 or not all(map(_is_scalar, args)):
+            return function(*args, **named)
+        best = args[0]
+        for x in args[1:]:
+            test = x > best if function is max else x < best
+            best = self.choice(test, _constant(x), _constant(best))
+        return best
+
+    def attribute(self, x: Any, name: str) -> Any:
+        """`x.name`."""
+        return looked_up(x, name) if DEPTH.arms else getattr(x, name)
+
+    def stored(self, x: Any) -> Any:
+        """What is about to be written into."""
+        if DEPTH.arms and not isinstance(x, Handle):
+            raise Refused(f"it writes into a {type(x).__name__}")
+        return x
+
+    def changed(self, x: Any) -> None:
+        """What `x += …` is about to be done to."""
+        if DEPTH.arms and not isinstance(x, Handle | int | float | complex | str):
+            if not isinstance(x, tuple | np.generic):
+                raise Refused(f"it changes a {type(x).__name__}")
+
+    def iterated(self, x: Any) -> Any:
+        """What a loop is about to run over."""
+        if DEPTH.arms:
+            check_iterable(x)
+        return x
+
+
+def _harmless(node: Node) -> bool:
+    """Whether an operation may be computed in vain."""
+    truth = node.outputs[0].type.kind == "b" and not node.regions
+    return truth or node.op.finite
+
+
+def _called(name: str, x: Handle) -> Handle:
+    """A truth with a name for the case that it is tested more than once."""
+    if x.value.hint is None:
+        x.value.hint = name
+    return x
+
+
+def _constant(x: Any) -> Any:
+    return lambda: x
+
+
+def _is_scalar(x: Any) -> bool:
+    if isinstance(x, Handle):
+        return not x.value.type.shape
+    return type(x) in _NUMBERS or isinstance(x, np.generic)
+
+
+RUNTIME = Runtime()
