@@ -139,15 +139,14 @@ def _attempt(
             args.append(parameter.tree)
         else:
             kwargs[bound.keyword] = parameter.tree
-    values = None if call.has_specs else examples
-    numbers = _numbers(values)
+    numbers = None if call.has_specs else _numbers(examples)
     noted: list[SizeFact] | None = [] if options.backend == "jax" else None
     try:
         with _indexing(numbers, noted):
             soft = [v for v, i in places.items() if i in _soft_scalars(call, wrt)]
             traced = trace(
                 *(function, args, kwargs),
-                values=values,
+                values=None if call.has_specs else examples,
                 soft=soft,
                 counting=counting,
                 joins=options.joins,
@@ -173,8 +172,8 @@ def _attempt(
         notes=_notes(parameters),
         inlined=function if isinstance(function, Inlined) else None,
     )
-    parts = traced.facts, traced.guards, traced.unjoined
-    path = Path(program, options, wrt, one, *parts)
+    found = traced.facts, traced.guards, traced.unjoined
+    path = Path(program, options, wrt, one, *found)
     return Specialization(
         [path], call.key, binder, examples, tuple(places.values()), call.has_specs
     )

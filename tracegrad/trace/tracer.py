@@ -211,12 +211,8 @@ def _trace_once(
         getattr(function, "__name__", type(function).__name__),
     )
     found = [*captures.reads.values(), *captures.libraries]
-    reads = [(r.kind, r.where, r.name, r.value) for r in found]
-    with (
-        swapping(spaces, _builtins(captures)),
-        swapping_reads(reads),
-        _Running(session),
-    ):
+    reads = swapping_reads([(r.kind, r.where, r.name, r.value) for r in found])
+    with swapping(spaces, _builtins(captures)), reads, _Running(session):
         result = _called(session, watch, function, given, named)
     for code, space in session.locator.seen.values():
         session.captures.add_code(original_code(code), space)
