@@ -500,7 +500,13 @@ def import_statements(context: Context) -> list[ast.stmt]:
 
 def needs(context: Context, backend: Backend) -> str:
     """What the emitted file needs, as its docstring says it."""
-    packages = {lib.module.partition(".")[0] for lib in context.libraries.values()}
-    if backend.name == "numpy" and "scipy" in packages:
-        return "Needs NumPy and SciPy only."
-    return f"Needs {backend.needs} only."
+    homes = [called.home for called in context.outsides.values()]
+    modules = {home[0] for home in homes if home is not None}
+    modules |= {lib.module for lib in context.libraries.values()}
+    own = {m for m in modules if m.partition(".")[0] not in ("numpy", "scipy", "jax")}
+    found = [backend.needs]
+    if backend.name == "numpy" and any(m.partition(".")[0] == "scipy" for m in modules):
+        found.append("SciPy")
+    *rest, last = [*found, *sorted(own)]
+    text = f"{', '.join(rest)} and {last}" if rest else last
+    return f"Needs {text} only."

@@ -28,6 +28,8 @@ def function_of(body: Body, context: Context, write: Write) -> ast.expr:
         write: makes the definition of a routine.
     """
     stem = identifier(body.name)
+    if stem in context.functions:
+        stem = own_name(stem)
     number = 1
     while True:
         wanted = stem if number == 1 else f"{stem}_{number}"
@@ -38,6 +40,11 @@ def function_of(body: Body, context: Context, write: Write) -> ast.expr:
         if have is None or ast.dump(have) == ast.dump(made):
             return name(wanted)
         number += 1
+
+
+def own_name(stem: str) -> str:
+    """What a body is called beside a function of its name that calls it."""
+    return f"{stem}_body"
 
 
 def _definition(

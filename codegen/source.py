@@ -23,7 +23,7 @@ from tracegrad.codegen.build import (
     needs,
     wrapped,
 )
-from tracegrad.codegen.calls import function_of
+from tracegrad.codegen.calls import function_of, own_name
 from tracegrad.codegen.lower import Constants, Line
 from tracegrad.codegen.names import Namer, identifier
 from tracegrad.codegen.printer import Blank, Comment, docstring, to_source
@@ -167,6 +167,7 @@ class _Writer:
         self.backend = backend
         self.context = Context(backend)
         names = [r.name for r in routines]
+        self.context.functions = frozenset(names)
         reserved = [*names, backend.alias, *_reserved(routines, backend)]
         self.constants = Constants(Namer([*reserved, *_local_names(routines)]))
         for routine in routines:
@@ -342,7 +343,8 @@ def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
 
 def _names_of_calls(body: Body) -> set[str]:
     """The functions that a body and the bodies inside of it are emitted as."""
-    found = {identifier(body.name)}
+    name = identifier(body.name)
+    found = {name, own_name(name)}
     for node in body.graph.walk():
         if type(node.attrs.get("function")) is Outside:
             found.add(node.attrs["function"].name)

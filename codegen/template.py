@@ -125,6 +125,7 @@ class Context:
         guarded: whether a function raises the error for branches not traced.
         body: gives the name of the function that a body is emitted as.
         outsides: functions of the user's that are called, by name.
+        functions: names of the module's public functions.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -137,6 +138,7 @@ class Context:
         self.claim: Callable[[str], str] = str
         self.body: Callable[[Any], ast.expr] | None = None
         self.outsides: dict[str, Outside] = {}
+        self.functions: frozenset[str] = frozenset()
 
     def begin(self, claim: Callable[[str], str]) -> None:
         """Start a function: its sizes get their variables from `claim`."""

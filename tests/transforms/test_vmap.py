@@ -267,3 +267,26 @@ class TestErrors:
     def test_values(self):
         with pytest.raises(tg.ControlFlowError, match=r"inside of tg\.vmap"):
             tg.vmap(lambda x: x if x[0] > 0 else -x)(self.x)
+
+
+class TestDefaults:
+    """Parameters with a default, which a call may leave out."""
+
+    x = np.arange(6.0).reshape(3, 2)
+
+    def test_numbers_are_shared(self):
+        f = lambda x, n=3, *, k=2.0: x * n * k
+        np.testing.assert_allclose(tg.vmap(f)(self.x), 6.0 * self.x)
+        np.testing.assert_allclose(tg.vmap(f)(self.x, 2), 4.0 * self.x)
+        np.testing.assert_allclose(tg.vmap(f)(self.x, k=0.5), 1.5 * self.x)
+        np.testing.assert_allclose(tg.vmap(f, in_axes=(1,))(self.x), 6.0 * self.x.T)
+        k = np.arange(3.0)
+        np.testing.assert_allclose(tg.vmap(f)(self.x, k=k), 3.0 * self.x * k[:, None])
+
+    def test_an_array_is_asked_about(self):
+        ones = np.ones(2)
+        f = lambda x, w=ones: x @ w
+        with pytest.raises(tg.ArgumentError, match="default of `w` is an array") as e:
+            tg.vmap(f)(self.x)
+        assert len(str(e.value).splitlines()) == 4
+        np.testing.assert_allclose(tg.vmap(f, in_axes=(0,))(self.x), self.x.sum(axis=1))

@@ -535,6 +535,7 @@ def vjp(
         `(out, pullback)`, with `has_aux` `(out, pullback, aux)`.  `pullback(ct)` takes
         a cotangent in the structure of `out` and returns a tuple with one entry per
         primal.  It reads the primals, not copies: do not change them in place before.
+        `pullback.source()` is the program.
 
     Example:
         >>> out, pullback = vjp(lambda x, y: x * y, 2.0, 3.0)
@@ -555,14 +556,16 @@ def vjp(
             op="tg.vjp",
             fix="pass the function first, then its arguments",
         )
-    out = _kept_vjp(f, options)(*primals)
+    compiled = _kept_vjp(f, options)
+    out = compiled(*primals)
     if active():  # recorded, not run: the pullback checks what it is given itself
         return (out[0][0], out[1], out[0][1]) if has_aux else out
+    source = functools.partial(compiled.source, *primals)
     if has_aux:
         (value, aux), pullback = out
-        return value, CheckedPullback.of(value, pullback), aux
+        return value, CheckedPullback(pullback, value, source), aux
     value, pullback = out
-    return value, CheckedPullback.of(value, pullback)
+    return value, CheckedPullback(pullback, value, source)
 
 
 def _kept_vjp(f: Callable, options: Options) -> Compiled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -87,7 +88,8 @@ def linearize(
 
     Returns:
         `(out, f_jvp)`, with `has_aux` `(out, f_jvp, aux)`; `f_jvp(*tangents)` is the
-        derivative of `f` at the primals along the tangents.
+        derivative of `f` at the primals along the tangents, and `f_jvp.source()` the
+        program.
 
     Example:
         >>> out, f_jvp = linearize(lambda x, y: x * y, 2.0, 3.0)
@@ -105,7 +107,8 @@ def linearize(
         return (out[0], pushed, out[1]) if has_aux else (out, pushed)
     made = kept(f, ("linearize", options), lambda: Compiled(f, options))
     out, pushed = made(*primals)
-    checked = CheckedPushforward(pushed, primals)
+    source = functools.partial(made.source, *primals)
+    checked = CheckedPushforward(pushed, primals, source)
     return (out[0], checked, out[1]) if has_aux else (out, checked)
 
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.codegen.source import Source
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, outline
 from tracegrad.ops.infer import shape_text
 from tracegrad.runtime.binding import step_text
 from tracegrad.runtime.origin import name_origin
 
+SourceOf = Callable[[], Source]
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -37,16 +39,23 @@ _PUSHFORWARD = _Words("tangent", "primal", "pushforward")
 class CheckedPullback:
     """Takes cotangents of the structure, shapes and dtypes of one result."""
 
-    __slots__ = ("_function", "_like")
+    __slots__ = ("_function", "_like", "_source")
 
-    def __init__(self, function: Callable, like: Tree) -> None:
+    def __init__(self, function: Callable, out: Any, source: SourceOf) -> None:
+        """Wrap the emitted function.
+
+        Args:
+            function: it.
+            out: what cotangents must be like.
+            source: gives the source of the program that made the function.
+        """
         self._function = function
-        self._like = like
+        self._like = build(out, _like)
+        self._source = source
 
-    @classmethod
-    def of(cls, out: Any, function: Callable) -> CheckedPullback:
-        """The pullback whose cotangents are like `out`."""
-        return cls(function, build(out, _like))
+    def source(self) -> Source:
+        """The program: the forward pass, and in it the pullback as a function."""
+        return self._source()
 
     def __call__(self, ct: Any) -> tuple:
         """One cotangent per primal.
@@ -70,11 +79,19 @@ class CheckedPullback:
 class CheckedPushforward:
     """Takes tangents of the structures, shapes and dtypes of the primals."""
 
-    __slots__ = ("_function", "_likes")
+    __slots__ = ("_function", "_likes", "_source")
 
-    def __init__(self, function: Callable, primals: Sequence[Any]) -> None:
+    def __init__(
+        self, function: Callable, primals: Sequence[Any], source: SourceOf
+    ) -> None:
+        """Wrap the emitted function; see `CheckedPullback`."""
         self._function = function
         self._likes = [build(x, _like) for x in primals]
+        self._source = source
+
+    def source(self) -> Source:
+        """The program: the forward pass, and in it the derivative as a function."""
+        return self._source()
 
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the result.

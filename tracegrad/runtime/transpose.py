@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.codegen.source import Source
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.tree import Leaf, build, leaves
@@ -42,7 +43,7 @@ def linear_transpose(
 
     Returns:
         A function of a cotangent in the structure of the result of `f`, that returns a
-        tuple with an entry for each argument of `f`.
+        tuple with an entry for each argument of `f`; it has `source`.
 
     Raises:
         ArgumentError: when it is called, if `f` is not linear.
@@ -68,7 +69,27 @@ def linear_transpose(
         return Compiled(Inlined(binder, "transpose", what, record, signature), options)
 
     made = kept(f, ("transpose", count, options), make)
-    return lambda ct: made(*examples, ct)
+    return LinearTranspose(made, examples)
+
+
+class LinearTranspose:
+    """The transpose of a linear function, compiled at its first call."""
+
+    __slots__ = ("_compiled", "_examples")
+
+    def __init__(self, compiled: Compiled, examples: list[Any]) -> None:
+        self._compiled, self._examples = compiled, examples
+
+    def __call__(self, ct: Any) -> tuple:
+        """One cotangent per argument of the function."""
+        return self._compiled(*self._examples, ct)
+
+    def source(self, ct: Any) -> Source:
+        """The generated source; it reads only the types of the function's arguments."""
+        return self._compiled.source(*self._examples, ct)
+
+    def __repr__(self) -> str:
+        return f"<{self._compiled!r}>"
 
 
 def _example(x: Any) -> Any:

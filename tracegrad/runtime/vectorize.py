@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from tracegrad.ops.define import Op
 from tracegrad.ops.infer import same_size, shape_text
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.shape import broadcast_to
-from tracegrad.runtime.binding import Binder, step_text
+from tracegrad.runtime.binding import Binder, Bound, step_text
 from tracegrad.runtime.compiled import Compiled
 from tracegrad.runtime.derive import as_values
 from tracegrad.runtime.inlined import Inlined
@@ -49,7 +50,8 @@ def vmap(
         in_axes: the axis of each argument that counts the examples, `None` for an
             argument that all examples share: one for all arguments, or a tuple with an
             entry for each, where an entry may be a structure that begins like the
-            argument.  Keyword arguments count examples along their first axis.
+            argument.  Keyword arguments count examples along their first axis; numbers
+            that have a default are shared.
         out_axes: the axis of the results that counts the examples, likewise.
         axis_size: how many examples there are, needed if all arguments are shared.
         strict: refuse operations that have no batched form.
@@ -84,6 +86,9 @@ def vmap(
         return made
 
     return Compiled(inlined(in_axes), options)
+
+
+_EMPTY = inspect.Parameter.empty
 
 
 def _example(x: Any) -> Any:
@@ -122,20 +127,20 @@ class _Mapped:
         assert session is not None
         session.locate()
         call = _Call(self, session)
-        in_axes = self.in_axes
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise self.error(
-                f"in_axes={in_axes!r} has {len(in_axes)} entries for {len(args)} "
-                "arguments",
-                "give one entry for each argument, or one int for all",
-            )
-        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
         slots = self.binder.slots(args, kwargs)
-        names = [slot.where for slot in slots if slot.positional][: len(args)]
+        positional = [slot for slot in slots if slot.positional][: len(args)]
+        axes = self._axes_of(args, positional)
         given = tuple(
-            [call.enter(x, a, n) for x, a, n in zip(args, axes, names, strict=True)]
+            [
+                call.enter(x, a, slot.where)
+                for x, a, slot in zip(args, axes, positional, strict=True)
+            ]
         )
-        named = {key: call.enter(x, 0, key) for key, x in kwargs.items()}
+        defaults = {slot.name: slot for slot in slots}
+        named = {
+            key: call.enter(x, self._axis(0, x, defaults[key]), key)
+            for key, x in kwargs.items()
+        }
         size = call.size if call.size is not None else self.axis_size
         if size is None:
             raise self.error(
@@ -152,6 +157,37 @@ class _Mapped:
             return self._leave(builder, value, self.out_axes, known, size, "result")
 
         return inline(self.binder.function, given, named, transform)
+
+    def _axes_of(self, args: tuple, slots: list[Bound]) -> list[Any]:
+        """The entry of `in_axes` for each positional argument."""
+        in_axes = self.in_axes
+        if not isinstance(in_axes, tuple):
+            pairs = zip(args, slots, strict=True)
+            return [self._axis(in_axes, x, slot) for x, slot in pairs]
+        left_out = slots[len(in_axes) :]
+        if len(in_axes) > len(args) or any(s.default is _EMPTY for s in left_out):
+            raise self.error(
+                f"in_axes={in_axes!r} has {len(in_axes)} entries for {len(args)} "
+                "arguments",
+                "give one entry for each argument, or one int for all",
+            )
+        return [*in_axes, *[None] * len(left_out)]
+
+    def _axis(self, axes: Any, x: Any, slot: Bound) -> Any:
+        """The axes of an argument that no entry of `in_axes` is for.
+
+        A number that has a default is shared by all examples, and so counts for none.
+        """
+        if slot.default is _EMPTY or type(axes) is not int:
+            return axes
+        if isinstance(slot.default, np.ndarray):
+            # Whether it was passed or left out, a program can't tell apart.
+            raise self.error(
+                f"the default of `{slot.where}` is an array, which is either shared "
+                "by all examples or counts them",
+                "give it an entry in in_axes, or let the function close over it",
+            )
+        return None if _is_array(x) and not np.ndim(x) else axes
 
     def error(self, what: str, fix: str, cls: type = ArgumentError) -> Exception:
         """An error of the four-line form."""
