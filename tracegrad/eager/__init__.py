@@ -25,6 +25,7 @@ from tracegrad.eager import (  # noqa: F401
     shapes,
     source,
     statistics,
+    storing,
     utils,
 )
 from tracegrad.eager.dtypes import NAMES as _DTYPES

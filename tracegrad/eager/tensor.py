@@ -6,6 +6,7 @@ attached as a method by the module that defines it (`registry.torch_function`).
 
 from __future__ import annotations
 
+import copy
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ from tracegrad.eager.nodes import (
     next_leaf_seq,
     wrapper_of,
 )
-from tracegrad.eager.versions import version_of
+from tracegrad.eager.versions import owner_of, version_of
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import HANDLERS
 
@@ -446,14 +447,20 @@ class Tensor:
         memo[id(self)] = made
         if self._grad is not None:
             made._grad = self._grad.__deepcopy__(memo)
+        for name, value in self.__dict__.items():
+            if not name.startswith("_"):  # what the user has set
+                setattr(made, name, copy.deepcopy(value, memo))
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Cannot pickle a tensor with a history; call detach() first"
-            )
-        return _rebuild, (type(self), self._data, self.requires_grad)
+        data = self._data
+        owner = owner_of(data)
+        if owner is data or not owner.flags.c_contiguous:
+            return _rebuild, (type(self), data, self.requires_grad)
+        # The whole memory, so that what shares it does so again.
+        offset = self.data_ptr() - owner.__array_interface__["data"][0]
+        layout = (data.shape, data.dtype, offset, data.strides)
+        return _rebuild_part, (type(self), owner, layout, self.requires_grad)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -474,6 +481,16 @@ def _rebuild(cls: type[Tensor], data: np.ndarray, requires_grad: bool) -> Tensor
     made = new(cls)
     made._data = data
     return made.requires_grad_(requires_grad)
+
+
+def _rebuild_part(
+    cls: type[Tensor], owner: np.ndarray, layout: tuple, requires_grad: bool
+) -> Tensor:
+    """A leaf that shows a part of `owner`."""
+    shape, dtype, offset, strides = layout
+    return _rebuild(
+        cls, np.ndarray(shape, dtype, owner, offset, strides), requires_grad
+    )
 
 
 def detached_memory(data: np.ndarray) -> np.ndarray:
@@ -518,6 +535,11 @@ class Parameter(Tensor, metaclass=_ParameterType):
         made = object.__new__(cls)
         made._data = np.zeros(0, np.float32) if data is None else data.detach()._data
         if requires_grad:
+            if made._data.dtype.kind not in "fc":
+                raise RuntimeError(
+                    "Only Tensors of floating point and complex dtype can require "
+                    "gradients"
+                )
             made.requires_grad_()
         return made
 
