@@ -16,6 +16,7 @@ from tracegrad.eager import (  # noqa: F401
     fft,
     format,
     indexing,
+    joined,
     linalg,
     nn,
     ordering,

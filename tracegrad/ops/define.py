@@ -35,6 +35,9 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {}
 # What takes a user's call -> the op that it stands for.  A function that composes ops
 # is not here, unless its result is a constant for every derivative: then as None.
 STANDS_FOR: dict[Callable[..., Any], Op | None] = {}
+# Type of another library's tensors -> what takes over the call of a compiled function
+# in which one occurs: `(compiled, args, kwargs) -> result`.
+CALLS: dict[type, Callable[[Any, tuple, dict], Any]] = {}
 # Python operator ("__add__") -> op.
 OPERATORS: dict[str, Op] = {}
 
