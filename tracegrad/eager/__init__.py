@@ -13,6 +13,7 @@ from tracegrad.eager import (  # noqa: F401
     arithmetic,
     autograd,
     creation,
+    drawing,
     fft,
     format,
     indexing,

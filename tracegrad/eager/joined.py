@@ -6,6 +6,7 @@ generated VJP is the node: its pullback is what the node saves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,11 +54,12 @@ class _Call:
         self.types: list[tuple] = []
 
 
-def join(compiled: Any, args: tuple, kwargs: dict) -> Any:
+def join(name: str, flat_of: Callable, args: tuple, kwargs: dict) -> Any:
     """Call a compiled function with tensors among its arguments.
 
     Args:
-        compiled: what `tg.compile`, `tg.grad` and the like return.
+        name: of the function.
+        flat_of: gives its derivatives for arguments of one structure.
         args: its arguments; tensors may stand anywhere in them.
         kwargs: its keyword arguments.
 
@@ -75,10 +77,9 @@ def join(compiled: Any, args: tuple, kwargs: dict) -> Any:
         ]
     )
     leaves = [x._data if isinstance(x, Tensor) else x for x in given]
-    flat = compiled.flat_call(spec, active)
+    flat = flat_of(spec, active)
     if not active:
         return optree.tree_map(_tensor, flat.value(*leaves))
-    name = getattr(compiled, "__name__", "function")
     run = _Call(flat, leaves, active, name)
     value, pullback = flat.vjp(*leaves)
     outs, run.spec = optree.tree_flatten(value)

@@ -71,14 +71,18 @@ def look_around() -> Found:
 def _look_in(frame: types.FrameType, found: Found, seen: set[int]) -> None:
     lines = _lines_of(frame)
     names = names_of(frame.f_code.co_filename, frame.f_globals)
-    passing = set(names.loops.values())
+    first, last = _extent(frame.f_code)
+    loops = names.loops.items()
+    passing = {name for (line, *_), name in loops if first <= line <= last}
     scopes = [frame.f_locals]
     if frame.f_globals is not frame.f_locals:
         scopes.append(frame.f_globals)
     for number, scope in enumerate(scopes):
         # What a tensor is called itself counts for more than where it is kept.
-        direct = [(k, x) for k, x in scope.items() if isinstance(x, Tensor)]
-        held = [(k, x) for k, x in scope.items() if not isinstance(x, Tensor)]
+        # Tools put variables that are no names into a frame.
+        named = [(k, x) for k, x in scope.items() if k.isidentifier()]
+        direct = [(k, x) for k, x in named if isinstance(x, Tensor)]
+        held = [(k, x) for k, x in named if not isinstance(x, Tensor)]
         for key, x in direct:
             if key not in passing:
                 _enter(found, key, x, () if number else lines.get(key, ()))
@@ -130,15 +134,21 @@ def _inside(
             )
 
 
+def _extent(code: types.CodeType) -> tuple[int, int]:
+    """The first and the last line of a function."""
+    lines = [line for *_, line in code.co_lines() if line]
+    return code.co_firstlineno, max(lines, default=code.co_firstlineno)
+
+
 def _lines_of(frame: types.FrameType) -> dict[str, Chain]:
     """Variable -> the line on which it was last assigned, above the present one."""
     code = frame.f_code
-    last = max((line for *_, line in code.co_lines() if line), default=0)
-    now = frame.f_lineno
+    first, last = _extent(code)
+    last = min(last, frame.f_lineno)
     names = names_of(code.co_filename, frame.f_globals)
     latest: dict[str, int] = {}
     for (line, *_), hint in names.assigned.items():
-        if not code.co_firstlineno <= line <= min(last, now):
+        if not first <= line <= last:
             continue
         for name in (hint,) if isinstance(hint, str) else hint:
             if name is not None:

@@ -36,8 +36,8 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {}
 # is not here, unless its result is a constant for every derivative: then as None.
 STANDS_FOR: dict[Callable[..., Any], Op | None] = {}
 # Type of another library's tensors -> what takes over the call of a compiled function
-# in which one occurs: `(compiled, args, kwargs) -> result`.
-CALLS: dict[type, Callable[[Any, tuple, dict], Any]] = {}
+# in which one occurs: `(name, flat, args, kwargs) -> result`, see `runtime.tensors`.
+CALLS: dict[type, Callable[..., Any]] = {}
 # Python operator ("__add__") -> op.
 OPERATORS: dict[str, Op] = {}
 

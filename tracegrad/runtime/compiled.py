@@ -89,9 +89,9 @@ class Compiled:
         """A call that no guard near at hand knows."""
         if active():
             return self._nested(args, kwargs)
-        join = tensors.caller(args, kwargs)
+        join = tensors.caller(self, args, kwargs)
         if join is not None:
-            return join(self, args, kwargs)
+            return join()
         try:
             call = self._binder.bind(args, kwargs)
             if call.has_specs:
@@ -344,26 +344,6 @@ class Compiled:
             backend=self._options.backend,
             optimize=self._options.optimize,
         )
-
-    def flat_call(self, spec: Any, active: tuple[int, ...]) -> tensors.FlatCall:
-        """This function and its derivatives for arguments of one structure.
-
-        Args:
-            spec: optree's, of `(args, kwargs)`.
-            active: numbers of the leaves to differentiate.
-        """
-
-        def make(function: Callable, mode: str, argnums: tuple) -> Compiled:
-            options = Options(
-                mode,
-                argnums=argnums or 0,
-                backend=self._options.backend,
-                optimize=self._options.optimize,
-                named=self._options.op,
-            )
-            return Compiled(function, options)
-
-        return tensors.flat_call(self, make, spec, active)
 
     def __reduce__(self) -> Any:
         """By name where it is the decorated function, else made again, uncompiled."""

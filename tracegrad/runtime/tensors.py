@@ -7,6 +7,8 @@ be done, and finds here the derivatives of a call as functions of flat arguments
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import optree
@@ -14,8 +16,8 @@ import optree
 from tracegrad.ops.define import CALLS
 
 
-def caller(args: tuple, kwargs: dict) -> Callable | None:
-    """Who takes over a call, if one of its arguments is a tensor."""
+def caller(compiled: Any, args: tuple, kwargs: dict) -> Callable | None:
+    """What makes the call, if one of its arguments is a tensor."""
     if not CALLS:
         return None
     kinds = tuple(CALLS)
@@ -23,7 +25,10 @@ def caller(args: tuple, kwargs: dict) -> Callable | None:
     x: Any
     for x in optree.tree_leaves(given, none_is_leaf=True):
         if isinstance(x, kinds):
-            return next(CALLS[kind] for kind in kinds if isinstance(x, kind))
+            handler = next(CALLS[kind] for kind in kinds if isinstance(x, kind))
+            name = getattr(compiled, "__name__", "function")
+            flat = partial(_flat_call, compiled)
+            return partial(handler, name, flat, args, kwargs)
     return None
 
 
@@ -37,18 +42,12 @@ class FlatCall:
             differentiated once more.
     """
 
-    def __init__(
-        self,
-        function: Callable,
-        make: Callable[[Callable, str, tuple], Callable],
-        spec: Any,
-        active: tuple[int, ...],
-    ) -> None:
+    def __init__(self, compiled: Any, spec: Any, active: tuple[int, ...]) -> None:
         def call(*leaves: Any) -> Any:
             args, kwargs = optree.tree_unflatten(spec, leaves)
-            return function(*args, **kwargs)
+            return compiled(*args, **kwargs)
 
-        call.__name__ = call.__qualname__ = getattr(function, "__name__", "function")
+        call.__name__ = call.__qualname__ = getattr(compiled, "__name__", "function")
         count = spec.num_leaves
 
         def pullback(*given: Any) -> Any:
@@ -56,18 +55,32 @@ class FlatCall:
             like = optree.tree_structure(value)
             return back(optree.tree_unflatten(like, given[count:]))
 
-        self.value = make(call, "function", ())
+        def make(function: Callable, mode: str, argnums: Any = 0) -> Callable:
+            options = replace(
+                compiled._options,
+                mode=mode,
+                argnums=argnums,
+                argnames=None,
+                has_aux=False,
+                named=compiled._options.op,
+            )
+            return type(compiled)(function, options)
+
+        self.value = make(call, "function")
         self.vjp = make(call, "vjp", active)
-        self.pullback = make(pullback, "function", ())
+        self.pullback = make(pullback, "function")
 
 
-def flat_call(compiled: Any, make: Callable, spec: Any, active: tuple) -> FlatCall:
-    """The flat call for arguments of one structure, kept on the compiled function."""
+def _flat_call(compiled: Any, spec: Any, active: tuple[int, ...]) -> FlatCall:
+    """The flat call for arguments of one structure, kept on the compiled function.
+
+    Args:
+        compiled: the function.
+        spec: optree's, of `(args, kwargs)`.
+        active: numbers of the leaves to differentiate.
+    """
     kept = compiled.__dict__.setdefault("_flat_calls", {})
     found = kept.get((spec, active))
     if found is None:
-        found = kept[spec, active] = FlatCall(compiled, make, spec, active)
+        found = kept[spec, active] = FlatCall(compiled, spec, active)
     return found
-
-
-__all__ = ["FlatCall", "caller", "flat_call"]
