@@ -124,11 +124,12 @@ def always_returns(body: Sequence[ast.stmt]) -> bool:
 
 def binds_first(body: Sequence[ast.stmt], name: str) -> bool:
     """Whether statements bind a name before anything in them could read it."""
-    for statement in body:
+    for i, statement in enumerate(body):
         if isinstance(statement, ast.Assign) and name in assigned(statement.targets):
             return name not in loads([statement])
         if isinstance(statement, ast.For) and name in assigned([statement.target]):
-            return False  # it may not turn at all
+            # Behind it the name may not be bound, for the loop need not turn.
+            return name not in loads([statement.iter, *statement.orelse, *body[i + 1 :]])
         if name in loads([statement]) or name in assigned([statement]):
             return False
     return True

@@ -282,7 +282,7 @@ class Loop:
             if self._settled(way, params):
                 break
         asked = self._turn(self.test, params, held)
-        if asked.buffers:
+        if any(held.get(b) is not v for b, v in asked.buffers.items()):
             raise Refused("its test writes into an array")
         return self._node(way, asked, params, held), way
 
