@@ -157,3 +157,47 @@ def black_scholes(spot, strike, years, rate, volatility):
     d_rate = np.sum(years * (present * cdf2 + d_top))
     d_volatility = d_spread * root + d_top * volatility * years
     return value, (d_spot, d_strike, d_years, d_rate, d_volatility)
+
+
+def tariff(use, price):
+    # forward
+    cost = price * use
+    if use > 100.0:
+        cost += 0.1 * (use - 100.0) ** 2
+    value = cost
+    if cost > 50.0:
+        value -= 0.2 * (cost - 50.0)
+    # backward
+    d_cost = 0.8 if cost > 50.0 else 1.0
+    d_use = d_cost * price
+    d_price = d_cost * use
+    if use > 100.0:
+        d_use += 0.2 * d_cost * (use - 100.0)
+    return value, (d_use, d_price)
+
+
+def cube_root(a, guess):
+    # forward
+    x, step = guess, 1.0
+    points = []
+    while abs(step) > 1e-12:
+        points.append(x)
+        step = (x**3 - a) / (3.0 * x**2)
+        x = x - step
+    # backward
+    d_x, d_a = 1.0, 0.0
+    for x_t in reversed(points):
+        d_a += d_x / (3.0 * x_t**2)
+        d_x *= 2.0 / 3.0 - 2.0 * a / (3.0 * x_t**3)
+    return x, d_a
+
+
+def doubled(x):
+    # forward
+    y = x
+    factor = 1.0
+    while np.linalg.norm(y) < 1000.0:
+        y = y * 2.0
+        factor *= 2.0
+    # backward
+    return np.sum(y), np.full_like(x, factor)

@@ -88,6 +88,36 @@ def black_scholes(spot, strike, years, rate, volatility):
     return np.sum(spot * cdf1 - strike * np.exp(-rate * years) * cdf2)
 
 
+def tariff(use, price):
+    """What electricity costs: a surcharge on much, and a rebate on a high bill."""
+    cost = price * use
+    if use > 100.0:
+        cost = cost + 0.1 * (use - 100.0) ** 2
+    if cost > 50.0:
+        rebate = 0.2 * (cost - 50.0)
+    else:
+        rebate = 0.0
+    return cost - rebate
+
+
+def cube_root(a, guess):
+    """Newton's method, for as long as it moves."""
+    x = guess
+    step = 1.0
+    while abs(step) > 1e-12:
+        step = (x**3 - a) / (3.0 * x**2)
+        x = x - step
+    return x
+
+
+def doubled(x):
+    """The sum of a vector that is doubled until it is long."""
+    y = x
+    while np.linalg.norm(y) < 1000.0:
+        y = y * 2.0
+    return np.sum(y)
+
+
 # --------------------------------------------------------------------- their arguments
 
 
@@ -176,6 +206,18 @@ def _black_scholes():
     return spot, strike, r.uniform(0.2, 2.0, 5), 0.03, r.uniform(0.1, 0.4, 5)
 
 
+def _tariff():
+    return 120.0, 0.3
+
+
+def _cube_root():
+    return 9.0, 2.0
+
+
+def _doubled():
+    return (np.random.default_rng(11).normal(size=5),)
+
+
 MODELS = {
     model.name: model
     for model in [
@@ -189,5 +231,8 @@ MODELS = {
         Model(in_place_slices, 0, _in_place_slices),
         Model(broadcast_mix, (0, 1, 2, 3), _broadcast_mix),
         Model(black_scholes, (0, 1, 2, 3, 4), _black_scholes),
+        Model(tariff, (0, 1), _tariff),
+        Model(cube_root, 0, _cube_root),
+        Model(doubled, 0, _doubled),
     ]
 }

@@ -88,8 +88,8 @@ def counted(n):
         yield k
 """
 
-# Each is a block of lines; X, Y stand for numbers, A for an array, T for a test, N and M
-# for fresh names.
+# Each is a block of lines; X, Y stand for numbers, A for an array, T for a test, N and
+# M for fresh names.
 PIECES = """
 if T:
     X = X * 0.5
@@ -441,5 +441,3 @@ def test_each_piece_runs(index: int, monkeypatch) -> None:
     """No piece is text that Python or the trace refuses for another reason."""
     monkeypatch.setitem(globals(), "ALL", [ALL[index]])
     assert run(10_000 + index) >= 0
-
-

@@ -58,6 +58,17 @@ def test_while(check) -> None:
     assert guards(check(f, X)) == [True, True, True, False]
 
 
+def test_branches_that_differ_inside_only_are_two_questions(check) -> None:
+    def f(x):
+        one = tg.cond(x[0] > 0, lambda v: v, lambda v: -v, x[1])
+        other = tg.cond(x[0] > 0, lambda v: -v, lambda v: v, x[1])
+        if one > 0:
+            x = x * 2.0
+        return x * 3.0 if other > 0 else x
+
+    assert guards(check(f, X)) == [False, True]
+
+
 def test_a_program_refuses_other_calls(traced) -> None:
     run = traced(lambda x: x if x[0] > 0 else -x, X)
     results = [run.traced.result.value]

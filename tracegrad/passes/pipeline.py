@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tracegrad.ir.graph import Graph
+from tracegrad.ir.graph import Graph, Value
 from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import identity, rewrite, simplify  # noqa: F401 - registers rules
 from tracegrad.passes.around import read_around_stores
 from tracegrad.passes.calls import open_calls, tidy_calls
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
-from tracegrad.passes.regions import prune
+from tracegrad.passes.regions import passed_through, prune
 from tracegrad.passes.share import share_exponentials
 from tracegrad.passes.spectrum import keep_apart, share_decompositions
 from tracegrad.passes.weaken import weaken
@@ -51,12 +51,18 @@ def _regions(graph: Graph, optimize: str) -> Graph:
         return graph
     live = set(graph.reads())
     nodes = []
+    known: dict[Value, Value] = {}
     for node in graph.nodes:
+        if any(v in known for v in node.inputs):
+            node = node.with_inputs(tuple([known.get(v, v) for v in node.inputs]))
         if node.regions:
             made = tuple([optimise(region, optimize) for region in node.regions])
-            node = prune(node.changed(regions=made), live, remove_dead_code)
+            node = node.changed(regions=made)
+            passed = passed_through(node)
+            known.update(passed)
+            node = prune(node, live - passed.keys(), remove_dead_code)
         nodes.append(node)
-    return graph.with_nodes(nodes)
+    return graph.with_nodes(nodes, [known.get(v, v) for v in graph.results])
 
 
 def _rewrite(graph: Graph, rules: dict, check: Callable[[Graph], Graph]) -> Graph:

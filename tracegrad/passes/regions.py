@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
-from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.graph import Const, Graph, Node, Value
+from tracegrad.ir.region import constant_key
 from tracegrad.ops.control import RESULT, Loop, cond
 from tracegrad.ops.solvers import is_solver
 
@@ -23,6 +24,28 @@ def prune(node: Node, live: Container[Value], clean: Clean) -> Node:
     if is_solver(node):
         return _solver(node, live, clean)
     return _branches(node, live, clean) if node.op is cond else _loop(node, live, clean)
+
+
+def passed_through(node: Node) -> dict[Value, Value]:
+    """The outputs of a branch that are one input, or one number, whichever is taken."""
+    found: dict[Value, Value] = {}
+    if node.op is not cond:
+        return found
+    for k, v in enumerate(node.outputs):
+        results = [region.results[k] for region in node.regions]
+        first = results[0]
+        if isinstance(first, Const):
+            keys = {constant_key(r) if isinstance(r, Const) else id(r) for r in results}
+            if len(keys) == 1:
+                found[v] = first
+            continue
+        places = {
+            region.params.index(r) if r in region.params else -1
+            for region, r in zip(node.regions, results, strict=True)
+        }
+        if len(places) == 1 and -1 not in places:
+            found[v] = node.inputs[1 + places.pop()]
+    return {v: to for v, to in found.items() if v.type == to.type}
 
 
 def _cleaned(region: Graph, results: list[Value], clean: Clean) -> Graph:

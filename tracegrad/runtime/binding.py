@@ -166,6 +166,7 @@ class Binder:
             ArgumentError: the arguments do not fit the signature, or one of them can
                 neither be traced nor be static.
         """
+        self._refresh()
         slots = self.slots(args, kwargs)
         for slot in slots:
             tree = build(slot.argument, Leaf)
@@ -176,6 +177,15 @@ class Binder:
                     raise
                 # The user's own default, which no call changes, stays as it is.
         return Call(slots)
+
+    def _refresh(self) -> None:
+        """Take note of defaults that were bound anew: `f.__defaults__ = …`."""
+        found = signature_of(self.function)
+        pairs = zip(
+            found.parameters.values(), self.signature.parameters.values(), strict=False
+        )
+        if any(a.default is not b.default for a, b in pairs):
+            self.signature = found
 
     def slots(self, args: tuple, kwargs: dict) -> list[Bound]:
         """The parameters of a call, each argument a `Static` as it is.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +17,7 @@ from tracegrad.runtime.binding import Binder, Call
 from tracegrad.runtime.cache import Family, SpecializationWarning
 from tracegrad.runtime.derive import routine_name
 from tracegrad.runtime.entry import MISS
+from tracegrad.runtime.methods import BoundMethod
 from tracegrad.runtime.nested import inline_derivative
 from tracegrad.runtime.options import Options
 from tracegrad.runtime.origin import name_origin
@@ -364,40 +364,6 @@ class Compiled:
         return f"<tracegrad {self._options.mode} of {self._binder.name}>"
 
 
-class BoundMethod:
-    """A compiled method of one object."""
-
-    def __init__(self, compiled: Compiled, instance: Any) -> None:
-        functools.update_wrapper(self, compiled, updated=())
-        self.__wrapped__ = types.MethodType(compiled._function, instance)
-        self.__self__ = instance
-        self._compiled = compiled
-        self._routine_name = compiled._routine_name
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the method."""
-        return self._compiled(self.__self__, *args, **kwargs)
-
-    def source(self, /, *args: Any, **kwargs: Any) -> Source:
-        """See `Compiled.source`."""
-        if not args and not kwargs and self._compiled._latest is not None:
-            return self._compiled.source()
-        return self._compiled.source(self.__self__, *args, **kwargs)
-
-    def ir(self, /, *args: Any, **kwargs: Any) -> Graph:
-        """See `Compiled.ir`."""
-        if not args and not kwargs and self._compiled._latest is not None:
-            return self._compiled.ir()
-        return self._compiled.ir(self.__self__, *args, **kwargs)
-
-    def specializations(self) -> list[Specialization]:
-        """See `Compiled.specializations`."""
-        return self._compiled.specializations()
-
-    def __repr__(self) -> str:
-        return f"<bound {self._compiled!r}>"
-
-
 # ------------------------------------------------------------------------- public names
 def _transform(mode: str, f: Any, **options: Any) -> Any:
     made = Options(mode, **options)
@@ -436,8 +402,7 @@ def grad(
         optimize: "readable" or "fast".
         holomorphic: whether `f` is a holomorphic function, whose result is complex.
         reroll: whether the turns of a Python loop become a loop again.
-        joins: whether branches and loops that traced values decide become ones of the
-            generated source, where that is proved to be right.
+        joins: whether both ways of a branch are traced, where that is proved right.
 
     Returns:
         A function with the arguments of `f`.  It returns the gradient in the structure

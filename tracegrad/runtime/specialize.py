@@ -15,6 +15,7 @@ from tracegrad.errors import (
     MutationError,
     RandomStateError,
     ShapeError,
+    UnsupportedError,
 )
 from tracegrad.ir.dims import Dim, Size, evaluate, named
 from tracegrad.ir.dims import names as names_in
@@ -62,6 +63,23 @@ def specialize(
         call: the call; `tg.spec`s in it stand for arrays.
         family: the calls of its kind so far, None for types only.
     """
+    try:
+        return _specialize(function, binder, options, call, family)
+    except UnsupportedError:
+        if not options.joins or options.backend == "jax":
+            raise
+        # Perhaps in an arm that calls do not take.
+        plain = replace(options, joins=False)
+        return _specialize(function, binder, plain, call, family)
+
+
+def _specialize(
+    function: Callable,
+    binder: Binder,
+    options: Options,
+    call: Call,
+    family: Family | None,
+) -> Specialization:
     wrt: list[int] = []
     one = True
     if options.mode != "function":

@@ -197,10 +197,10 @@ class Captures:
             code.co_freevars, function.__closure__ or (), strict=True
         ):
             self._cell(cell, name)
-        for value in function.__defaults__ or ():
-            self._enter(value, "")
-        for name, value in (function.__kwdefaults__ or {}).items():
-            self._enter(value, name)
+        for name in ("__defaults__", "__kwdefaults__"):
+            found = getattr(function, name)
+            if found:
+                self._read("attribute", function, name, found)
         if is_users(code.co_filename):
             self._code(code, function.__globals__)
 

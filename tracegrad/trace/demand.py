@@ -17,6 +17,7 @@ import numpy as np
 from tracegrad.errors import ControlFlowError
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.location import Location
+from tracegrad.ir.region import structure
 from tracegrad.ir.types import Dim
 from tracegrad.ops.control_guard import guard
 from tracegrad.ops.evaluate import run_nodes
@@ -69,7 +70,6 @@ class Demand:
         self._numbers: dict[Any, int] = {}  # structure of a computation -> its number
         self._known: dict[Value, int] = {}
         self._decided: dict[tuple[int, type], bool | int] = {}
-        self._warned = False
         for value, data in self._data.items():
             for size, number in zip(value.type.shape, np.shape(data), strict=True):
                 if isinstance(size, Dim):
@@ -115,8 +115,8 @@ class Demand:
         """
         if self.session.values is None or DEPTH.bodies:
             return otherwise
-        if not self._warned:
-            self._warned = True
+        if not self.session.joins.warned:
+            self.session.joins.warned = True
             place = self.session.place()
             warnings.warn(
                 "a traced value was printed or formatted: that happens in the call "
@@ -181,7 +181,8 @@ class Demand:
     def _key(self, node: Node, position: int) -> Any:
         inputs = tuple([self._known[u] for u in node.inputs])
         attrs = tuple([(k, repr(a)) for k, a in node.attrs.items()])
-        return id(node.op), inputs, attrs, position
+        regions = repr([structure(region) for region in node.regions])
+        return id(node.op), inputs, attrs, regions, position
 
     def _entry(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))

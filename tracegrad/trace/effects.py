@@ -129,7 +129,9 @@ def binds_first(body: Sequence[ast.stmt], name: str) -> bool:
             return name not in loads([statement])
         if isinstance(statement, ast.For) and name in assigned([statement.target]):
             # Behind it the name may not be bound, for the loop need not turn.
-            return name not in loads([statement.iter, *statement.orelse, *body[i + 1 :]])
+            return name not in loads(
+                [statement.iter, *statement.orelse, *body[i + 1 :]]
+            )
         if name in loads([statement]) or name in assigned([statement]):
             return False
     return True

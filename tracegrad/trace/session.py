@@ -91,11 +91,13 @@ class Joins:
             they are "left" to Python.
         unjoined: branches and loops to leave to Python.
         refused: why others were left, by their lines.
+        warned: whether it was said that a text is made by the traced call only.
     """
 
     how: str = "left"
     unjoined: set[object] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
+    warned: bool = False
 
 
 class _Active(threading.local):
