@@ -20,7 +20,7 @@ from tracegrad.codegen.plan import Body, last_named
 from tracegrad.codegen.solvers import write_solver
 from tracegrad.codegen.template import literal, name, number
 from tracegrad.ir.graph import FORWARD, Graph, Node, Value
-from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, undefined
+from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, uncounted, undefined
 from tracegrad.ops.index import getitem
 from tracegrad.ops.solvers import is_solver
 
@@ -169,7 +169,7 @@ class ControlLowering(Lowering):
         exact = not self.context.backend.mutable
         zero = {"b": False, "f": 0.0, "c": 0.0}.get(t.kind, 0)
         value = literal(t.dtype.type(0) if exact and not t.weak else zero, self.context)
-        if is_ragged(t):
+        if is_ragged(t) or uncounted(t):
             value = ast.List([], ast.Load())
         elif t.shape:
             zeros = ast.Attribute(name(self.context.backend.alias), "zeros", ast.Load())

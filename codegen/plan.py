@@ -237,11 +237,28 @@ def _rebind(graph: Graph, plan: Plan, body: Body) -> dict[Value, int]:
         made = plan.producer.get(v)
         if made is None or v not in plan.roots or nexts.count(v) != 1:
             continue
-        read = last_named(param, graph, plan)
+        own = _in_its_variable(param, v, graph, plan)
+        read = max([last_named(u, graph, plan) for u in own])
         if read <= made and _only_carries(graph.nodes[made], param, v):
             plan.rebound.add(param)
-            changes[param] = made
+            changes.update(dict.fromkeys(own, made))
     return changes
+
+
+def _in_its_variable(param: Value, end: Value, graph: Graph, plan: Plan) -> list[Value]:
+    """What the variable of a carry holds, update by update, before it holds `end`."""
+    found = [param]
+    for i, node in enumerate(graph.nodes):
+        out: Value | None = None
+        if i in plan.in_place and i not in plan.copied and node.inputs[0] in found:
+            out = node.out
+        elif is_loop(node):
+            loop = Loop.of(node)
+            ends = zip(loop.starts, loop.last, strict=True)
+            out = next((v for start, v in ends if start in found), None)
+        if out is not None and out is not end:
+            found.append(out)
+    return found
 
 
 def last_named(v: Value, graph: Graph, plan: Plan, deep: bool = False) -> int:
@@ -354,9 +371,15 @@ def _find_copied_starts(
 
 def _keep_order(graph: Graph, plan: Plan, rebound: dict[Value, int]) -> None:
     """Make a statement of what would else be read after an update of its input."""
-    changed_at = rebound | {
-        graph.nodes[i].inputs[0]: i for i in plan.in_place if i not in plan.copied
-    }
+    changed_at = dict(rebound)
+    updates = [
+        (graph.nodes[i].inputs[0], i) for i in plan.in_place if i not in plan.copied
+    ]
+    for i, node in enumerate(graph.nodes):
+        if is_loop(node):  # its carries take the variables of their first values
+            updates += [(start, i) for start in Loop.of(node).starts]
+    for v, i in updates:
+        changed_at[v] = min(i, changed_at.get(v, i))
     if not changed_at:
         return
     end = len(graph.nodes)

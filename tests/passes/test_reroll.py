@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import tracegrad as tg
+from tracegrad.ir.verify import InvalidGraph
 from tracegrad.ops.control import for_loop
+from tracegrad.ops.index import getitem
+from tracegrad.passes.replay import check_replay
+from tracegrad.passes.reroll import reroll
 from tracegrad.runtime.compiled import Compiled
 from tracegrad.runtime.options import Options
 
@@ -163,3 +167,59 @@ def test_off_by_a_switch() -> None:
     assert "for t in " not in str(flat.source(X, 0.7))
     _, push = tg.linearize(lambda x: filtered(x, 0.7), X)
     np.testing.assert_allclose(push(X), rolled(X, 0.7) @ X)
+
+
+def corner(kind, start, step, n):
+    """Nested loops whose inner one grows or shrinks with the outer one."""
+
+    def function(x, a):
+        total, rows = 0.0 * a, []
+        out = np.zeros(n)
+        for i in range(n):
+            inner = range(start, i + start, step) if kind != "falling" else range(n - i)
+            for j in inner:
+                total = total + np.sin(x[i] * x[j] * a)
+                if kind == "stored":
+                    out[j] = out[j] * a + x[i] * total
+            if kind == "kept":
+                rows.append(total * x[i])
+            if kind == "middle":
+                total = total * 0.9 + out[i]
+        if kind == "kept":
+            return np.sum(np.stack(rows) * x[:n]) + rows[2]
+        return total + np.sum(out**2)
+
+    return function
+
+
+@pytest.mark.parametrize("kind", ["rising", "falling", "stored", "kept", "middle"])
+@pytest.mark.parametrize(("start", "step", "n"), [(0, 1, 5), (1, 1, 9), (0, 2, 10)])
+def test_triangles(kind, start, step, n) -> None:
+    function = corner(kind, start, step, n)
+    (value, grad), (flat_value, flat_grad), graph = both(function, X, 0.7)
+    assert value == flat_value == function(X, 0.7)
+    np.testing.assert_allclose(grad, flat_grad, rtol=1e-12, atol=1e-14)
+    assert loops(graph)
+
+
+def test_the_replay_finds_what_is_wrong() -> None:
+    """Loops with another bound, number, carry or row do not pass."""
+    graph = Compiled(filtered, Options("function", reroll=False)).ir(X, 0.7)
+    folded = reroll(graph.nodes, graph.results)
+    (loop,) = [node for node in folded if node.op is for_loop]
+    check_replay(graph.nodes, folded, graph.results)
+    body = loop.regions[0]
+    x = body.params[2]
+    (row,) = [n for n in body.nodes if n.op is getitem and n.inputs[0] is x]
+    wrong = [
+        loop.changed(attrs={**loop.attrs, "bounds": (1, 11)}),
+        loop.changed(attrs={**loop.attrs, "reverse": True}),
+        loop.changed(inputs=(loop.inputs[1], loop.inputs[0], *loop.inputs[2:])),
+    ]
+    other = [row.changed(attrs={**row.attrs, "index": (2,)}, inputs=row.inputs[:1])]
+    nodes = [other[0] if n is row else n for n in body.nodes]
+    wrong.append(loop.changed(regions=(body.with_nodes(nodes),)))
+    for bad in wrong:
+        nodes = [bad if node is loop else node for node in folded]
+        with pytest.raises(InvalidGraph, match="found again"):
+            check_replay(graph.nodes, nodes, graph.results)

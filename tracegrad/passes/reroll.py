@@ -22,9 +22,11 @@ from tracegrad.errors import TracegradError
 from tracegrad.ir.graph import FORWARD, Const, Node, Value
 from tracegrad.ir.index import ARRAY
 from tracegrad.ir.region import Open, close, constant_key, structure
+from tracegrad.ir.verify import enabled
 from tracegrad.ops.control import COUNTER, RESULT, for_loop, loop_attrs, stack_type
 from tracegrad.ops.elementwise import add, multiply, subtract
 from tracegrad.ops.index import getitem
+from tracegrad.passes.replay import check_replay
 
 _LEAST_TURNS = 3
 # A loop with fewer operations in all is no shorter to read.
@@ -39,6 +41,9 @@ def reroll(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
     Args:
         nodes: a forward program.
         results: what is read of it afterwards.
+
+    Raises:
+        InvalidGraph: under pytest, where a loop does not do what was traced: our bug.
     """
     kept = list(nodes)
     needed = set(results)
@@ -49,6 +54,8 @@ def reroll(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
         if made is None:
             break
         kept = made
+    if enabled() and len(kept) < len(nodes):
+        check_replay(nodes, kept, needed)
     return kept
 
 
