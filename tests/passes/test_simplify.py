@@ -186,6 +186,8 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
     defined -= {"logistic_slope", "select_outward", "merge_selections"}
     defined -= {"drop_kept_axes", "sum_of_sum", "zeros_like_source"}
     defined -= {"negate_diagonal", "add_diagonals", "select_diagonal"}
+    defined -= {"multiply_by_constant", "multiply_by_reciprocal", "cancel_size"}
+    defined -= {"sum_of_transpose", "factor_batch"}
     assert defined - {name for name, count in fired.items() if count} == set()
 
 
@@ -290,6 +292,59 @@ def test_diagonal_matrices_are_kept_as_vectors(build, wanted) -> None:
     args = [np.array([1.0, -2.0, 3.0]), np.array([0.5, 4.0, 2.0])]
     (have,), (want,) = evaluate(after, args), evaluate(before, args)
     np.testing.assert_allclose(have, want, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("build", "wanted"),
+    [
+        (lambda a, x, c: a @ OPS["broadcast_to"](c, shape=(4,)), ["sum", "multiply"]),
+        (
+            lambda a, x, c: OPS["broadcast_to"](c, shape=(3,)) @ a,
+            ["sum", "multiply"],
+        ),
+        (lambda a, x, c: a * (1.0 / x), ["divide"]),
+        (lambda a, x, c: (-1.0 / x) * a, ["divide", "negative"]),
+        (lambda a, x, c: a - a * x, ["subtract", "multiply"]),
+        (lambda a, x, c: a - x * a, ["subtract", "multiply"]),
+        (
+            lambda a, x, c: OPS["sum"](OPS["transpose"](a, axes=(1, 0)), axis=0),
+            ["sum"],
+        ),
+        (
+            lambda a, x, c: OPS["size"](a) * (2.0 / OPS["size"](a)) * x,
+            ["multiply"],
+        ),
+        # Not where it would be wrong, or no gain.
+        (lambda a, x, c: x - x * x, ["multiply", "subtract"]),
+        (lambda a, x, c: a * (3.0 / x), ["divide", "multiply"]),
+        (lambda a, x, c: OPS["size"](a) * (2.0 / OPS["size"](x)) * x, None),
+    ],
+)
+def test_rules_of_batches(build, wanted) -> None:
+    builder = Builder(phase=BACKWARD)
+    builder.derived = True
+    shapes = ((3, 4), (4,), ())
+    params = [Value(ArrayType(s, F8), n) for s, n in zip(shapes, "axc", strict=True)]
+    out = build(*map(builder.wrap, params)).value
+    before = Graph("f", params, builder.nodes, [out])
+    after = optimise(before)
+    if wanted is not None:
+        assert [n.op.name for n in after.nodes] == wanted
+    rng = np.random.default_rng(0)
+    args = [1.0 + rng.random(shape) for shape in shapes]
+    (have,), (want,) = evaluate(after, args), evaluate(before, args)
+    np.testing.assert_allclose(have, want, rtol=1e-14)
+
+
+def test_a_size_alone_needs_no_array() -> None:
+    builder = Builder(phase=BACKWARD)
+    params = [Value(ArrayType(s, F8), n) for s, n in (((3, 4), "a"), ((4,), "x"))]
+    a, x = map(builder.wrap, params)
+    out = OPS["size"](a @ x) * x
+    graph = optimise(Graph("f", params, builder.nodes, [out.value]))
+    assert [n.op.name for n in graph.nodes] == ["dim", "multiply"]
+    (found,) = evaluate(graph, [np.ones((3, 4)), np.ones(4)])
+    np.testing.assert_array_equal(found, np.full(4, 3.0))
 
 
 def test_mean_of_nothing_divides_by_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Forward derivatives and Hessian products of golden functions, written by hand."""
+"""Second-order, forward and batched derivatives of golden functions, by hand."""
 
 import numpy as np
 
@@ -124,3 +124,172 @@ def broadcast_mix_hvp(x, scale, shift, temperature, t_x, t_scale, t_shift, t_tem
     t_d_x = scale * t_d_total + t_scale * d_total
     t_d_scale = 6.0 * t_scale + np.sum(t_d_total * x + d_total * t_x)
     return t_d_x, t_d_scale, t_d_shift, t_d_temp
+
+
+def linear_regression_hessian(w, b, x, y):
+    scaled = 2.0 / x.shape[0] * x.T
+    w_b = scaled.sum(axis=1)
+    return (scaled @ x, w_b), (w_b, 2.0)
+
+
+def logistic_regression_hessian(w, x, y, strength):
+    margin = y * (x @ w)
+    p = 1.0 / (1.0 + np.exp(margin))
+    weight = p * (1.0 - p) * y**2 / x.shape[0]
+    data = (x.T * weight) @ x
+    return data + strength * np.eye(w.shape[0])
+
+
+def rosenbrock_hessian(x):
+    n = x.shape[0]
+    i = np.arange(n - 1)
+    out = np.zeros((n, n))
+    out[i, i] = 1200.0 * x[:-1] ** 2 - 400.0 * x[1:] + 2.0
+    out[i + 1, i + 1] += 200.0
+    out[i, i + 1] = out[i + 1, i] = -400.0 * x[:-1]
+    return out
+
+
+def in_place_slices_hessian(x):
+    n = x.shape[0]
+    eye = np.eye(n)
+    sin, cos = np.sin(x[1:]), np.cos(x[1:])
+    out = np.zeros(n)
+    out[1:] = x[1:] * x[:-1]
+    out[:-1] += sin
+    slope = np.zeros((n, n))
+    slope[1:] = eye[1:] * x[:-1, None] + eye[:-1] * x[1:, None]
+    slope[:-1] += eye[1:] * cos[:, None]
+    out[0] = 2.0 * x[-1]
+    slope[0] = 2.0 * eye[-1]
+    hessian = 2.0 * slope.T @ slope
+    i = np.arange(1, n)
+    hessian[i, i - 1] += 2.0 * out[1:]
+    hessian[i - 1, i] += 2.0 * out[1:]
+    hessian[i[1:], i[1:]] -= 2.0 * out[1:-1] * sin[1:]
+    return hessian
+
+
+def barrier_hessian(x, c, a, b):
+    slack = b - a @ x
+    return (a.T / slack**2) @ a
+
+
+def linear_regression_vmap(w, b, x, y):
+    residual = w @ x.T + b[:, None] - y
+    return np.mean(residual**2, axis=1)
+
+
+def one_row_grad_vmap(w, b, x, y):
+    residual = x @ w + b - y
+    slope = 2.0 * residual
+    return slope[:, None] * x
+
+
+def rosenbrock_grad_vmap(x):
+    curve = 200.0 * (x[:, 1:] - x[:, :-1] ** 2)
+    d_x = np.zeros_like(x)
+    d_x[:, 1:] = curve
+    d_x[:, :-1] -= 2.0 * curve * x[:, :-1] + 2.0 * (1.0 - x[:, :-1])
+    return d_x
+
+
+def rosenbrock_hessian_vmap(x):
+    n = x.shape[1]
+    i = np.arange(n - 1)
+    out = np.zeros((x.shape[0], n, n))
+    out[:, i, i] = 1200.0 * x[:, :-1] ** 2 - 400.0 * x[:, 1:] + 2.0
+    out[:, i + 1, i + 1] += 200.0
+    out[:, i, i + 1] = out[:, i + 1, i] = -400.0 * x[:, :-1]
+    return out
+
+
+def gaussian_mixture_vmap(logits, means, log_scales, x):
+    z = (x[:, None, :] - means) / np.exp(log_scales)
+    log_density = -0.5 * np.sum(z**2, axis=2) - np.sum(log_scales, axis=1)
+    log_weights = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    constant = 0.5 * x.shape[0] * means.shape[1] * np.log(2.0 * np.pi)
+    joint = np.exp(log_weights[:, None] + log_density).sum(axis=2)
+    return np.log(joint).sum(axis=1) - constant
+
+
+def recurrent_cell_jvp(params, inputs, target, t_params):
+    state = params["start"]
+    t_state = t_params["start"]
+    for t in range(5):
+        part = inputs[t]
+        pre = part @ t_params["w_in"] + state @ t_params["w"] + t_params["b"]
+        pre += t_state @ params["w"]
+        state = np.tanh(part @ params["w_in"] + state @ params["w"] + params["b"])
+        t_state = pre * (1.0 - state * state)
+    error = state - target
+    return 0.5 * np.sum(error**2), np.sum(t_state * error)
+
+
+def recurrent_cell_hvp(params, inputs, target, t_params):
+    state = params["start"]
+    t_state = t_params["start"]
+    states = [state]
+    t_states = [t_state]
+    for t in range(5):
+        part = inputs[t]
+        pre = part @ t_params["w_in"] + state @ t_params["w"] + t_params["b"]
+        pre += t_state @ params["w"]
+        state = np.tanh(part @ params["w_in"] + state @ params["w"] + params["b"])
+        t_state = pre * (1.0 - state * state)
+        states.append(state)
+        t_states.append(t_state)
+    d_state = state - target
+    t_d_state = t_state
+    t_d_w_in = np.zeros_like(params["w_in"])
+    t_d_w = np.zeros_like(params["w"])
+    t_d_b = np.zeros_like(params["b"])
+    for t in reversed(range(5)):
+        after = states[t + 1]
+        slope = 1.0 - after * after
+        d_pre = d_state * slope
+        t_d_pre = t_d_state * slope - 2.0 * d_state * after * t_states[t + 1]
+        t_d_b += t_d_pre.sum(axis=0)
+        t_d_w += t_states[t].T @ d_pre + states[t].T @ t_d_pre
+        t_d_w_in += inputs[t].T @ t_d_pre
+        d_state = d_pre @ params["w"].T
+        t_d_state = t_d_pre @ params["w"].T + d_pre @ t_params["w"].T
+    return {"start": t_d_state, "w_in": t_d_w_in, "w": t_d_w, "b": t_d_b}
+
+
+def gaussian_mixture_jvp(logits, means, log_scales, x, t_logits, t_means, t_log_scales):
+    scales = np.exp(log_scales)
+    z = (x[:, None, :] - means) / scales
+    t_z = -t_means / scales - t_log_scales * z
+    log_density = -0.5 * np.sum(z**2, axis=2) - np.sum(log_scales, axis=1)
+    t_log_density = -np.sum(z * t_z, axis=2) - t_log_scales.sum(axis=1)
+    weights = np.exp(logits) / np.exp(logits).sum()
+    t_log_weights = t_logits - weights @ t_logits
+    joint = weights * np.exp(log_density)
+    total = joint.sum(axis=1)
+    constant = 0.5 * x.shape[0] * means.shape[1] * np.log(2.0 * np.pi)
+    share = joint / total[:, None]
+    out = np.sum(np.log(total)) - constant
+    return out, np.sum(share * (t_log_weights + t_log_density))
+
+
+def gaussian_mixture_hvp(logits, means, log_scales, x, t_logits, t_means, t_log_scales):
+    scales = np.exp(log_scales)
+    z = (x[:, None, :] - means) / scales
+    t_z = -t_means / scales - t_log_scales * z
+    log_density = -0.5 * np.sum(z**2, axis=2) - np.sum(log_scales, axis=1)
+    t_log_density = -np.sum(z * t_z, axis=2) - t_log_scales.sum(axis=1)
+    weights = np.exp(logits) / np.exp(logits).sum()
+    t_log_weights = t_logits - weights @ t_logits
+    joint = weights * np.exp(log_density)
+    share = joint / joint.sum(axis=1, keepdims=True)
+    t_joint = t_log_weights + t_log_density
+    t_share = share * (t_joint - np.sum(share * t_joint, axis=1, keepdims=True))
+    t_weights = weights * t_log_weights
+    t_d_logits = t_share.sum(axis=0) - x.shape[0] * t_weights
+    shared_z = share[..., None] * z
+    t_shared_z = t_share[..., None] * z + share[..., None] * t_z
+    t_d_means = (t_shared_z.sum(axis=0) - t_log_scales * shared_z.sum(axis=0)) / scales
+    t_d_log_scales = np.sum(t_shared_z * z + shared_z * t_z, axis=0)
+    t_d_log_scales -= t_share.sum(axis=0)[:, None]
+    return t_d_logits, t_d_means, t_d_log_scales

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracegrad.ir.dims import Dim
@@ -26,6 +26,11 @@ def sizes_in(node: Node) -> set[str]:
         for inner in region.nodes:
             found |= sizes_in(inner)
     return found
+
+
+def names_of(sizes: Iterable[Any]) -> set[str]:
+    """The names in sizes, of which some may be numbers."""
+    return {n for size in sizes if isinstance(size, Dim) for n in names_in(size)}
 
 
 def _sizes(attr: Any) -> Iterator[Dim]:

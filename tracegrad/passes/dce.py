@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tracegrad.ir.dims import product
 from tracegrad.ir.graph import Graph, Node, Value
-from tracegrad.ir.symbols import sizes_in
+from tracegrad.ir.symbols import names_of, sizes_in
 from tracegrad.ops.cast import alias
+from tracegrad.ops.create import dim, size
 from tracegrad.ops.infer import same_type_input
 from tracegrad.passes.regions import prune
 
@@ -13,14 +15,16 @@ def remove_dead_code(graph: Graph) -> Graph:
     """The graph without nodes whose outputs nothing reads.
 
     What reads only the type of a value does not keep the value alive: it reads the type
-    of another value, of the same type by construction, that is alive anyway.
+    of another value, of the same type by construction, that is alive anyway.  What
+    reads only its size needs no array at all, if the arguments have the axes.
     """
     made_by = {v: node for node in graph.nodes for v in node.outputs}
     live: set[Value] = {*graph.params, *graph.results}
+    known = names_of([s for v in graph.params for s in v.type.shape])
     kept = _mark(graph, live)
-    while _borrow_types(kept, live, made_by):
+    while _borrow_types(kept, live, made_by, known):
         kept = _mark(graph, live)
-    return graph.with_nodes([_with_live_types(n, live, made_by) for n in kept])
+    return graph.with_nodes([_with_live_types(n, live, made_by, known) for n in kept])
 
 
 def drop_aliases(graph: Graph) -> Graph:
@@ -78,13 +82,30 @@ def _stand_in(v: Value, live: set[Value], made_by: dict[Value, Node]) -> Value:
     return v
 
 
+def _size_alone(node: Node, known: set[str]) -> Node | None:
+    """A node that reads a size of arguments in the place of one of an array's."""
+    if node.op is not size:
+        return None
+    shape, axis = node.inputs[0].type.shape, node.attrs.get("axis")
+    wanted = product(shape) if axis is None else shape[axis]
+    if not names_of((wanted,)) <= known:
+        return None
+    made = Node(dim, (), node.outputs, {"size": wanted}, node.at, node.phase)
+    made.derived = node.derived
+    return made
+
+
 def _borrow_types(
-    nodes: list[Node], live: set[Value], made_by: dict[Value, Node]
+    nodes: list[Node],
+    live: set[Value],
+    made_by: dict[Value, Node],
+    known: set[str],
 ) -> bool:
     """Make alive what a type must be read of; whether there was anything."""
     missing = {
         u
         for node in nodes
+        if _size_alone(node, known) is None
         for k in node.op.type_only
         if (u := _stand_in(node.inputs[k], live, made_by)) not in live and u in made_by
     }
@@ -92,10 +113,16 @@ def _borrow_types(
     return bool(missing)
 
 
-def _with_live_types(node: Node, live: set[Value], made_by: dict[Value, Node]) -> Node:
+def _with_live_types(
+    node: Node, live: set[Value], made_by: dict[Value, Node], known: set[str]
+) -> Node:
     only = node.op.type_only
     if not only or all(node.inputs[k] in live for k in only):
         return node
+    if node.op is size and _stand_in(node.inputs[0], live, made_by) not in live:
+        alone = _size_alone(node, known)
+        if alone is not None:
+            return alone
     inputs = tuple(
         [
             _stand_in(v, live, made_by) if k in only else v

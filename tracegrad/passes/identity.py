@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.ir.dims import product
 from tracegrad.ir.graph import Const, Node, Value
-from tracegrad.ops.create import eye, full_like, zeros, zeros_like
+from tracegrad.ops.create import dim, eye, full_like, size, zeros, zeros_like
 from tracegrad.ops.diagonal import diag
 from tracegrad.ops.elementwise import add, divide, multiply, negative, subtract
 from tracegrad.ops.index import FULL, getitem
@@ -22,7 +23,7 @@ from tracegrad.ops.scatter import scatter_add, setitem
 from tracegrad.ops.select import where
 from tracegrad.ops.shape import broadcast_to, reshape, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
-from tracegrad.passes.simplify import is_number
+from tracegrad.passes.simplify import is_number, number
 
 
 def _is_identity(r: Rewriter, v: Value) -> bool:
@@ -166,6 +167,83 @@ def sum_of_diagonal(r: Rewriter, node: Node) -> Any:
         return None
     d = _diagonal(r, v)
     return None if d is None or d.type != node.outputs[0].type else d
+
+
+@rewrites(matmul)
+def multiply_by_constant(r: Rewriter, node: Node) -> Any:
+    """`a @ full(n, c)` is `c` times the sums of the rows of `a`."""
+    a, b = node.inputs
+    out = node.outputs[0].type
+    for this, other, axis in ((a, b, -1), (b, a, 0)):
+        made = r.source(other, broadcast_to, alone=False)
+        if made is None or made.inputs[0].type.shape or other.type.ndim != 1:
+            continue
+        if this.type.ndim != 2 or this.type.dtype != out.dtype:
+            continue
+        made_again = r.ref(made.inputs[0]) * sum(r.ref(this), axis=axis % 2)
+        return made_again if made_again.dtype == out.dtype else None
+    return None
+
+
+def _count(r: Rewriter, v: Value) -> Any:
+    """The size that a number stands for, if it is one."""
+    made = r.made_by.get(v)
+    if made is None or made.op not in (size, dim):
+        return None
+    if made.op is dim:
+        return made.attrs["size"]
+    shape, axis = made.inputs[0].type.shape, made.attrs.get("axis")
+    return product(shape) if axis is None else shape[axis]
+
+
+@rewrites(multiply)
+def cancel_size(r: Rewriter, node: Node) -> Any:
+    """`x.size * (c / x.size)` is `c`: the sum of the slopes of a mean."""
+    for this, other in (node.inputs, node.inputs[::-1]):
+        made = r.scalar_source(other, divide)
+        count = _count(r, this)
+        if made is None or count is None or number(made.inputs[0]) is None:
+            continue
+        if _count(r, made.inputs[1]) == count and count != 0:
+            return Const(float(number(made.inputs[0])))
+    return None
+
+
+@rewrites(subtract)
+def factor_batch(r: Rewriter, node: Node) -> Any:
+    """`a - a * b` is `a * (1.0 - b)` for a batch `a` and a `b` that all rows share."""
+    a, v = node.inputs
+    made = r.source(v, multiply)
+    if made is None or a not in made.inputs or not a.type.shape:
+        return None
+    b = made.inputs[1] if made.inputs[0] is a else made.inputs[0]
+    if not 0 < b.type.ndim < a.type.ndim or b.type.dtype != a.type.dtype:
+        return None
+    return r.ref(a) * (1.0 - r.ref(b))
+
+
+@rewrites(multiply)
+def multiply_by_reciprocal(r: Rewriter, node: Node) -> Any:
+    """`a * (1.0 / b)` is `a / b`, and with -1.0 its negative."""
+    for this, other in (node.inputs, node.inputs[::-1]):
+        made = r.source(other, divide)
+        if made is None or not this.type.shape or not made.inputs[1].type.shape:
+            continue
+        for one in (1, -1):
+            if is_number(made.inputs[0], one):
+                quotient = r.ref(this) / r.ref(made.inputs[1])
+                return quotient if one > 0 else -quotient
+    return None
+
+
+@rewrites(sum)
+def sum_of_transpose(r: Rewriter, node: Node) -> Any:
+    """`x.T.sum(axis=0)` is `x.sum(axis=1)`."""
+    v, axis = node.inputs[0], node.attrs["axis"]
+    made = r.source(v, transpose, alone=False)
+    if made is None or v.type.ndim != 2 or axis not in (0, 1):
+        return None
+    return sum(r.ref(made.inputs[0]), **{**node.attrs, "axis": 1 - axis})
 
 
 @rewrites(getitem, reshape, transpose)

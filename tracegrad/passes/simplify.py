@@ -532,7 +532,7 @@ def sum_of_sum(r: Rewriter, node: Node) -> Any:
 @rewrites(sum)
 def sum_of_broadcast(r: Rewriter, node: Node) -> Any:
     """The sum of a broadcast scalar is the scalar times the number of elements."""
-    made = r.source(node.inputs[0], broadcast_to)
+    made = r.source(node.inputs[0], broadcast_to, alone=False)
     if made is None or made.inputs[0].type.shape or node.attrs["axis"] is not None:
         return None
     return size(r.ref(node.inputs[0])) * r.ref(made.inputs[0])

@@ -207,18 +207,30 @@ def inline_jacobian(binder: Binder, options: Options, args: tuple, kwargs: dict)
         second = options.op == "tg.hessian"
         made = _rows(part) if by_rows else _columns(part, second)
         if not by_rows or not second:
-            _name(made, "hessian" if second else "jacobian", known=set(part.inputs()))
+            _name(made, "hessian" if second else "jacobian", part)
         return made if part.aux is None else tuple_of([made, part.aux])
 
     return inline_targets(binder.function, binder, options, args, kwargs, record)
 
 
-def _name(tree: Tree, name: str, known: set[Value]) -> None:
-    """Name what is returned, where the user has not."""
-    made = [leaf.value for leaf in leaves(tree)]
-    for v in made:
-        if v not in known and not isinstance(v, Const) and not v.user:
-            v.hint = name
+def _name(tree: Tree, name: str, part: Targets) -> None:
+    """Name what is returned, where the user has not: each block after its arguments."""
+    wrt, outs = part.inputs(), values_of([part.value])
+    columns = [w.hint for w in wrt]
+    of_results = columns if name == "hessian" else [v.hint for v in outs]
+    rows = of_results if len(outs) > 1 else [""]
+    several = len(wrt) > 1 or len(outs) > 1
+    names = [
+        "_".join(filter(None, [name, row, column])) if several else name
+        for row in rows
+        for column in columns
+    ]
+    seen: set[Value] = set(wrt)
+    for leaf, wanted in zip(leaves(tree), names, strict=False):
+        v = leaf.value
+        if v not in seen and not isinstance(v, Const) and not v.user:
+            v.hint = wanted
+        seen.add(v)
 
 
 def _check(part: Targets, options: Options, binder: Binder) -> None:
@@ -337,9 +349,17 @@ def _columns(part: Targets, symmetric: bool) -> Tree:
     wrt = values_of(part.targets)
     outs = [leaf.value for leaf in leaves(part.value)]
     columns: dict[tuple[Value, Value], Value] = {}
+    symmetric = symmetric and len(outs) == len(wrt)
+    symmetric = symmetric and all(_is_gradient(part, v, w) for v, w in zip(outs, wrt))
     for position, w in enumerate(wrt):
-        made = _pushed(part, w, outs, position > 0, symmetric)
-        columns.update({(v, w): column for v, column in zip(outs, made, strict=True)})
+        # The blocks above the diagonal are those below it, transposed.
+        known = outs[:position] if symmetric else []
+        for v, u in zip(known, wrt):
+            block = part.builder.wrap(columns[outs[position], u])
+            columns[v, w] = _turned(part.builder, block, w.type.ndim)
+        rest = outs[len(known) :]
+        made = _pushed(part, w, rest, position > 0, symmetric)
+        columns.update({(v, w): column for v, column in zip(rest, made, strict=True)})
 
     def column_of(v: Value) -> Tree:
         trees = [map_leaves(t, lambda w: columns[v, w]) for t in part.targets]
@@ -379,12 +399,23 @@ def _pushed(
             made.append(tangent.value)
         elif tangent is None or tangent.value not in known:
             made.append(_zeros(builder, shape, v))
-        elif symmetric and _is_gradient(part, v, w):
+        elif symmetric and v is outs[0]:
             made.append(_shaped(known[tangent.value], shape))
         else:
             made.append(_columns_last(known[tangent.value], w.type.shape))
     builder.derived = before
     return made
+
+
+def _turned(builder: Builder, x: Ref, count: int) -> Value:
+    """`x` with its first axes, so many, behind the others."""
+    if count in (0, x.ndim):
+        return x.value
+    before, builder.derived = (builder.derived, builder.phase), True
+    builder.phase = BACKWARD
+    made = transpose(x, axes=(*range(count, x.ndim), *range(count)))
+    builder.derived, builder.phase = before
+    return made.value
 
 
 def _columns_last(x: Ref, shape: tuple) -> Value:

@@ -20,7 +20,7 @@ def gaussian_mixture_vmap(logits, means, log_scales, x):
     log_density = -0.5 * np.sum(z**2, axis=2) - np.sum(log_scales, axis=1)
     log_weights = logits - logsumexp(logits, axis=1)[:, None]  # models.py:61
     # models.py:62
-    constant = 0.5 * x.shape[0] * means.shape[1] * np.log(6.283185307179586)
+    constant = 0.5 * x.shape[0] * logits.shape[0] * np.log(6.283185307179586)
     total = np.sum(logsumexp(log_weights[:, None] + log_density, axis=2), axis=1)
     diff = total - constant  # models.py:63
     return diff
