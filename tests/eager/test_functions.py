@@ -67,8 +67,11 @@ def listed(text):
     return [e.strip() for line in text.strip().splitlines() for e in line.split(" | ")]
 
 
-def program(expression):
-    """A function of the namespace: the value of the expression, and all gradients."""
+def program(expression, more=None):
+    """A function of the namespace: the value of the expression, and all gradients.
+
+    `more` has further names, as texts.
+    """
 
     def run(t):
         rng = np.random.default_rng(7)
@@ -83,6 +86,7 @@ def program(expression):
         names["k"] = t.tensor([[1, 0], [2, 2], [3, 0]])
         names["ku"] = t.tensor([[1, 0], [2, 3], [3, 0]])
         names["k0"] = t.tensor([[1, 0, 2, 2]])
+        names |= {name: eval(text, names) for name, text in (more or {}).items()}
         made = eval(expression, names)
         parts = made if isinstance(made, tuple | list) else [made]
         grads = []

@@ -10,7 +10,9 @@ import warnings as _warnings
 
 from tracegrad.eager import (  # noqa: F401
     activations,
+    aliases,
     arithmetic,
+    assembling,
     autograd,
     creation,
     drawing,
@@ -19,9 +21,12 @@ from tracegrad.eager import (  # noqa: F401
     indexing,
     joined,
     linalg,
+    measures,
     nn,
+    numbers,
     ordering,
     products,
+    randoms,
     reductions,
     selection,
     shapes,
@@ -57,6 +62,7 @@ _warnings.filterwarnings(
 )
 
 globals().update(_DTYPES)
+globals().update(numbers.CONSTANTS)
 globals().update(_FUNCTIONS)
 _SHOWN_IN.append(globals())
 
@@ -84,5 +90,6 @@ __all__ = [
     "set_grad_enabled",
     "utils",
     *_DTYPES,
+    *numbers.CONSTANTS,
     *_FUNCTIONS,
 ]

@@ -233,17 +233,146 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (x.conj() * y).sum(dim)
 
 
+# -------------------------------------------------- general eigenvalues, other systems
+_eig = _entered(eigen.eig, "LinalgEigBackward0")
+_eigvals = _entered(eigen.eigvals, "LinalgEigBackward0")
+lstsq_result = return_type(
+    "linalg_lstsq", "solution", "residuals", "rank", "singular_values"
+)
+cholesky_ex_result = return_type("linalg_cholesky_ex", "L", "info")
+inv_ex_result = return_type("linalg_inv_ex", "inverse", "info")
+lu_result = return_type("linalg_lu", "P", "L", "U")
+
+
+def eig(A: Tensor) -> Any:
+    """Eigenvalues and eigenvectors of any square matrix; they are complex."""
+    return eig_result(*_eig.eager(_square(A, "eig"), of_real=False))
+
+
+def eigvals(A: Tensor) -> Tensor:
+    """Eigenvalues of any square matrix; they are complex."""
+    return _eigvals.eager(_square(A, "eigvals"), of_real=False)
+
+
+def solve_triangular(
+    A: Tensor,
+    B: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Tensor:
+    """The `X` for which `A @ X = B`, of which one triangle is read."""
+    _square(A, "solve_triangular")
+    if not left:
+        made = solve_triangular(
+            A.mT, B.mT, upper=not upper, unitriangular=unitriangular
+        )
+        return named(made.mT, "LinalgSolveTriangularBackward0")
+    half = A.triu() if upper else A.tril()
+    if unitriangular:
+        eye = wrap(np.eye(A._data.shape[-1], dtype=A._data.dtype))
+        half = half - half * eye + eye
+    return named(solve(half, B), "LinalgSolveTriangularBackward0")
+
+
+@torch_function("cholesky_solve")
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """The `X` for which `L @ L.mH @ X = B`."""
+    y = solve_triangular(L.mH if upper else L, B, upper=False)
+    made = solve_triangular(L if upper else L.mH, y, upper=True)
+    return named(made, "CholeskySolveBackward0")
+
+
+Tensor.cholesky_solve = cholesky_solve  # type: ignore[attr-defined]
+
+
+@torch_function("cholesky_inverse", methods=True)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of the matrix of which `L` is the triangular factor."""
+    eye = wrap(np.eye(L._data.shape[-1], dtype=L._data.dtype))
+    return named(cholesky_solve(eye, L, upper), "CholeskyInverseBackward0")
+
+
+@torch_function("cholesky", methods=True)
+def _cholesky_of_old(input: Tensor, upper: bool = False) -> Tensor:
+    """`linalg.cholesky` by its name of old."""
+    return named(cholesky(input, upper=upper), "CholeskyBackward0")
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """`cholesky`, and 0 for success."""
+    made = cholesky(A, upper=upper)
+    return cholesky_ex_result(made, wrap(np.zeros(A._data.shape[:-2], np.int32)))
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+    """`inv`, and 0 for success."""
+    return inv_ex_result(inv(A), wrap(np.zeros(A._data.shape[:-2], np.int32)))
+
+
+def lstsq(
+    A: Tensor, B: Tensor, *, rcond: float | None = None, driver: str | None = None
+) -> Any:
+    """The `X` for which `A @ X` is closest to `B`; of several the smallest."""
+    solution = named(pinv(A) @ B, "LinalgLstsqBackward0")
+    m, n = A._data.shape[-2:]
+    rank = np.linalg.matrix_rank(A._data)
+    residuals = wrap(np.zeros(0, A._data.dtype))
+    if m > n and (rank == n).all():
+        residuals = ((A @ solution - B).abs() ** 2).sum(-2)
+    ranks = wrap(np.asarray(rank, np.int64))
+    nothing = wrap(np.zeros(0, A._data.dtype))
+    return lstsq_result(solution, residuals, ranks, nothing)
+
+
+@torch_function("matrix_exp", methods=True)
+def matrix_exp(A: Tensor) -> Tensor:
+    """The exponential of a matrix."""
+    made = ACCEPT["scipy.linalg:expm"](_square(A, "matrix_exp"))
+    return named(made, "LinalgMatrixExpBackward0")
+
+
+@torch_function("pinverse", methods=True)
+def pinverse(input: Tensor) -> Tensor:
+    """`linalg.pinv` by its name of old."""
+    return pinv(input)
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse for `tensordot`."""
+    return ACCEPT[np.linalg.tensorinv](A, ind)
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+    """The `X` for which `tensordot(A, X)` is `B`."""
+    return ACCEPT[np.linalg.tensorsolve](A, B, dims)
+
+
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers of each element, from 0 on."""
+    count = x._data.shape[-1] if N is None else N
+    powers = wrap(np.arange(count))
+    return named(x.unsqueeze(-1) ** powers, "CatBackward0")
+
+
 __all__ = [
     "LinAlgError",
     "cholesky",
+    "cholesky_ex",
     "cond",
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
+    "inv_ex",
+    "lstsq",
     "matmul",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
@@ -253,8 +382,12 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
     "vecdot",
     "vector_norm",
 ]

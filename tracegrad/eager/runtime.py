@@ -308,6 +308,8 @@ def _rebuilt(node: Node, k: int, x: Any) -> Any:
     if type(x) is tuple:
         return tuple([wrap(part, output_node(node, n)) for n, part in enumerate(x)])
     source = node if k == OUT else node[INPUTS][k]
+    if not isinstance(x, np.ndarray):
+        return x  # a number beside the arrays of an op
     if source is None:
         if not x.ndim and not x.flags.writeable:
             return x.item()

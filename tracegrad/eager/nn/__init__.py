@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tracegrad.eager.nn import functional
+from tracegrad.eager.nn import functional, losses, norms
 from tracegrad.eager.tensor import Parameter
+
+for _module in (losses, norms):
+    for _name in _module.__all__:
+        setattr(functional, _name, getattr(_module, _name))
 
 __all__ = ["Parameter", "functional"]
