@@ -340,6 +340,92 @@ def test_what_is_not_proved_is_left_to_python() -> None:
         agrees(f, [0.7, -0.7, 1.0], joined=False)
 
 
+def test_identity_that_depends_on_the_arm() -> None:
+    def f(x):
+        y = x * 1.0
+        z = y
+        if x > 0:
+            z = y * 1.0
+        return 2.0 * x if z is y else 3.0 * x
+
+    def g(x):
+        y = x * 1.0
+        z = y if x > 0 else y * 1.0
+        if z is not y:
+            return 2.0 * x
+        return 3.0 * x
+
+    for function in (f, g):
+        agrees(function, [0.7, -0.7], joined=False)
+
+
+def test_python_numbers_that_a_branch_or_loop_makes() -> None:
+    def kind(x):
+        y = 1.5 if x > 0 else x * 1.0
+        return 2.0 * x if isinstance(y, float) else 3.0 * x
+
+    def key(x):
+        n = 0
+        y = x
+        while abs(y) > 0.3 and n < 9:
+            y = 0.5 * y
+            n += 1
+        return x * {0: 2.0, 1: 3.0, 2: 4.0}.get(n, 5.0)
+
+    def index(x):
+        n = 0
+        y = x
+        while abs(y) > 0.3 and n < 9:
+            y = 0.5 * y
+            n += 1
+        return x * [2.0, 3.0, 4.0, 5.0][n] + sum(range(n)) * x
+
+    for f in (kind, key, index):
+        g = tg.compile(f)
+        for x in (0.1, 0.5, -0.7, 2.0):
+            np.testing.assert_allclose(g(x), f(x))
+
+
+def test_containers_that_arms_return() -> None:
+    def fresh(x):
+        def parts(v):
+            if v > 0:
+                return {"a": v, "b": [v * 2.0, 1.0]}
+            return {"a": -v, "b": [v, 2.0]}
+
+        found = parts(x)
+        found["a"] = found["a"] * 2.0
+        return found["a"] + found["b"][0] * found["b"][1]
+
+    agrees(fresh, [0.7, -0.7])
+
+    def held(x):
+        first, second = [x], [x * 2.0]
+
+        def pick(v):
+            if v > 0:
+                return first
+            return second
+
+        pick(x)[0] = 3.0 * x * x
+        return first[0] + 5.0 * second[0]
+
+    agrees(held, [0.7, -0.7], joined=False)
+
+
+def test_recursion_ends() -> None:
+    def shrink(v):
+        if abs(v) < 0.5:
+            return v
+        return shrink(0.5 * v)
+
+    g = tg.value_and_grad(lambda x: shrink(x) * 3.0)
+    for x in (0.2, 3.0, 0.7, -5.0):
+        turns = max(0, int(np.ceil(np.log2(abs(x) / 0.5))))
+        np.testing.assert_allclose(g(x)[0], 3.0 * x * 0.5**turns)
+        np.testing.assert_allclose(g(x)[1], 3.0 * 0.5**turns)
+
+
 def test_reasons() -> None:
     def f(x):
         found = []

@@ -167,9 +167,9 @@ class Compiled:
             warnings.warn(
                 f"{self._binder.name}() was traced more than {self.max_traces} times "
                 f"for different branches, or grew too long, the last time because "
-                f"{made.traces[-1]}. Each further branch is a program of its own, "
-                "which calls try one by one. Use np.where, tg.cond or tg.while_loop "
-                "there, or raise max_traces.",
+                f"{made.traces[-1]}.{made.said_unjoined} Each further branch is a "
+                "program of its own, which calls try one by one. Use np.where, tg.cond "
+                "or tg.while_loop there, or raise max_traces.",
                 SpecializationWarning,
                 stacklevel=5,
             )

@@ -120,6 +120,13 @@ class Specialization:
         """The branches and loops that are no part of one trace, and why not."""
         return {line: why for path in self.paths for line, why in path.unjoined.items()}
 
+    @property
+    def said_unjoined(self) -> str:
+        """The same for people, of the last one; empty if there is none."""
+        for line, why in reversed(self.unjoined.items()):
+            return f" It was not joined at {line}: {why}."
+        return ""
+
     def joined(self, other: Specialization) -> Specialization | None:
         """One program of both, or None if they do not part at a test of values.
 

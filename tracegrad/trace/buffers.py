@@ -82,12 +82,15 @@ class Buffer:
         depth: how many bodies of control flow it was made inside of.
         entangled: the branch or loop on whose course it depends whether it shares
             memory with another, None if there is none.
+        loose: the branch or loop on whose course it depends whether it is a Python
+            number, None if there is none.
     """
 
     __slots__ = (
         "depth",
         "doubtful",
         "entangled",
+        "loose",
         "mixed",
         "origin",
         "value",
@@ -102,6 +105,7 @@ class Buffer:
         self.doubtful = False
         self.depth = DEPTH.bodies
         self.entangled: object = None
+        self.loose: object = None
 
     def write(self, value: Value) -> None:
         """Let the array hold another value, and note what it was where arms can be."""

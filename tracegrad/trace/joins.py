@@ -47,6 +47,7 @@ from tracegrad.trace.ways import (
     content,
     handles,
     holds,
+    is_lone,
     put,
 )
 
@@ -108,7 +109,9 @@ class _Join:
         level = DEPTH.bodies
         made.buffer.mixed = any(x.buffer.mixed for x in arrays)
         for way, x in zip(self.ways, parts, strict=True):
-            if isinstance(x, Handle) and not way.fresh(x, level):
+            if not isinstance(x, Handle):
+                made.buffer.loose = self.where
+            elif not way.fresh(x, level):
                 made.buffer.entangled = x.buffer.entangled = self.where
         return made
 
@@ -132,6 +135,7 @@ def joined(
     """
     session.locate()
     at = session.builder.at
+    session.joins.spend()
     for arm in arms:
         check_names(arm)
     cells = cells_of(arms, names)
@@ -177,6 +181,9 @@ def _of_returned(join: _Join, ways: Sequence[Way]) -> list[int | None]:
     first, second = [way.returned for way in ways]
     assert first is not None and second is not None
     blank = Value(ArrayType((), np.dtype(float)))
+    for way in ways:
+        if not is_lone(way):
+            raise Refused("it returns a container that others may hold")
     a, b = [map_leaves(tree, lambda _: blank) for tree in (first, second)]
     check_equal(join.session, a, b, "if", "the arms")
     pairs = zip(values_of(first), values_of(second), strict=True)
@@ -203,7 +210,7 @@ def _returned(
     tree = map_leaves(first.returned, chosen)
     out = user_value(tree, join.session)
     for handle in handles(out):
-        handle.buffer.entangled = join.where
+        handle.buffer.entangled = handle.buffer.loose = join.where
     for way in ways:
         for handle in handles(way.result):
             handle.buffer.entangled = join.where
@@ -270,6 +277,7 @@ class Loop:
         Raises:
             Refused: if the turns are not proved to be alike.
         """
+        self.session.joins.spend()
         for function in (self.test, self.body):
             check_names(function)
         while True:
@@ -372,6 +380,8 @@ class Loop:
         for name, v in last.items():
             made = make(v, self.session)
             made.buffer.entangled = where
+            if not isinstance(self.start[name], Handle):
+                made.buffer.loose = where
             # It is one of these, and may share memory with what they do.
             for x in (self.start[name], way.objects[name]):
                 if isinstance(x, Handle):

@@ -35,6 +35,7 @@ from tracegrad.trace.buffers import (
     ARGUMENT,
     Buffer,
     Handle,
+    Unjoin,
     current,
     push,
     raveled_anew,
@@ -131,6 +132,12 @@ def _in_place(name: str) -> Callable:
         return self
 
     return assign
+
+
+def _hashed(self: Proxy) -> int:
+    if self.buffer.loose is not None:
+        raise Unjoin(self.buffer.loose)  # a Python number is found by its value
+    return object.__hash__(self)
 
 
 def _add_into_view(handle: Handle, name: str, value: Any) -> bool:
@@ -548,6 +555,7 @@ for _name in _SYMBOLS:
         _stem = _name.strip("_")
         setattr(Proxy, f"__r{_stem}__", _reflected(_name))
         setattr(Proxy, f"__i{_stem}__", _in_place(_name))
+Proxy.__hash__ = _hashed  # type: ignore[method-assign]
 
 
 def record_call(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:

@@ -75,6 +75,14 @@ class Counting:
     used: bool = False
 
 
+_MOST_JOINS = 2000  # branches and loops tried in one trace
+_DEEPEST = 20  # of them inside of one another
+
+
+class JoinLimit(Exception):
+    """A branch or a loop is left to Python, for there were enough already."""
+
+
 class Joining(BaseException):
     """A traced value decides: trace again, with branches and loops to be joined.
 
@@ -98,6 +106,17 @@ class Joins:
     unjoined: set[object] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     warned: bool = False
+    spent: int = 0
+
+    def spend(self) -> None:
+        """Count one more way to be traced for a branch or a loop.
+
+        Raises:
+            JoinLimit: there were too many, of a recursion for example.
+        """
+        self.spent += 1
+        if self.spent > _MOST_JOINS or DEPTH.bodies >= _DEEPEST:
+            raise JoinLimit("there are too many ways to trace")
 
 
 class _Active(threading.local):

@@ -24,7 +24,7 @@ from tracegrad.trace.allowed import (
     looked_up,
 )
 from tracegrad.trace.boundary import lower
-from tracegrad.trace.buffers import DEPTH, Handle
+from tracegrad.trace.buffers import DEPTH, Handle, Unjoin
 from tracegrad.trace.joins import Loop, joined
 from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.staging import staged_function
@@ -224,6 +224,8 @@ class Runtime:
         """A function about to be called."""
         if ACTIVE.session is None:
             return function
+        if function is isinstance or function is type:
+            return functools.partial(self._typed, function)
         if DEPTH.arms:
             return checked(function, staged)
         if function is max or function is min:
@@ -239,6 +241,20 @@ class Runtime:
             test = x > best if function is max else x < best
             best = self.choice(test, _constant(x), _constant(best))
         return best
+
+    def identical(self, x: Any, y: Any) -> bool:
+        """`x is y`."""
+        if isinstance(x, Handle) and isinstance(y, Handle):
+            where = x.buffer.entangled or y.buffer.entangled
+            if where is not None:
+                raise Unjoin(where)
+        return x is y
+
+    def _typed(self, function: Callable, x: Any, *rest: Any) -> Any:
+        """`isinstance` and `type`, which tell a number from an array."""
+        if isinstance(x, Handle) and x.buffer.loose is not None:
+            raise Unjoin(x.buffer.loose)
+        return function(x, *rest)
 
     def attribute(self, x: Any, name: str) -> Any:
         """`x.name`."""

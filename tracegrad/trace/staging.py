@@ -356,6 +356,14 @@ class _Stager(ast.NodeTransformer):
         return _call("negated", node.operand, at=node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            self.generic_visit(node)
+            if isinstance(node.comparators[0], ast.Constant):
+                return node
+            made = _call("identical", node.left, *node.comparators, at=node)
+            if isinstance(node.ops[0], ast.IsNot):
+                return _placed(ast.UnaryOp(ast.Not(), made), node)
+            return made
         middle = node.comparators[:-1]
         if not middle or not all(
             isinstance(m, ast.Name | ast.Constant) for m in middle

@@ -5,6 +5,7 @@ Names that a span binds are cells, so that the state can be looked at and put ba
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -185,3 +186,24 @@ def handles(x: Any) -> list[Handle]:
     if isinstance(x, tuple | list | dict):
         return [h for part in parts for h in handles(part)]
     return []
+
+
+def is_lone(way: Way) -> bool:
+    """Whether nothing but a result holds the lists and dicts that are in it."""
+    held = isinstance(way.result, list | dict) and sys.getrefcount(way.result) > _HELD
+    return not held and _holds_lone(way.result)
+
+
+def _holds_lone(x: Any) -> bool:
+    if not isinstance(x, tuple | list | dict):
+        return True
+    # No name is bound to a part, which would count.
+    for key in x if isinstance(x, dict) else range(len(x)):
+        if isinstance(x[key], list | dict) and sys.getrefcount(x[key]) > _HELD:
+            return False
+        if not _holds_lone(x[key]):
+            return False
+    return True
+
+
+_HELD = 2  # by what it is in, and by the function that counts
