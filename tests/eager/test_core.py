@@ -112,6 +112,42 @@ def test_long_graphs_are_linear():
     assert min(seconds(100_000) for _ in range(2)) < 10 * short * 3
 
 
+def test_a_long_graph_of_functions():
+    class Scale(t.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 1.0001
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 1.0001 + 0 * ctx.saved_tensors[0]
+
+    for run in (True, False):
+        x = y = leaf()
+        for _ in range(20_000):
+            y = Scale.apply(y)
+        if run:
+            y.sum().backward()
+            assert x.grad.tolist() == pytest.approx([1.0001**20_000] * 3, rel=1e-3)
+        del y  # and its history, without recursion
+
+
+@pytest.mark.parametrize("number", [0.1234567, 7, -0.0, 0, 2**60, 1e300, -(10**60)])
+def test_numbers_met_for_the_first_time(number):
+    """Numbers that change in each step: values, and the sign of zero, are right."""
+    x = leaf()
+    with np.errstate(over="ignore"):
+        wanted = np.array([0.5, 1, 2], np.float32) * np.float64(number).astype(
+            np.float32
+        )
+    for _ in range(2):
+        y = x * number
+        assert np.array_equal(y.detach().numpy(), wanted)
+        assert np.array_equal(np.signbit(y.detach().numpy()), np.signbit(wanted))
+        assert y.grad_fn.name() == "MulBackward0"
+
+
 def test_long_graphs_with_create_graph():
     x, y = chain(20_000)
     (g,) = t.autograd.grad(y.sum(), x, create_graph=True)

@@ -28,7 +28,7 @@ from tracegrad.eager.registry import (
     torch_function,
     write_out,
 )
-from tracegrad.eager.runtime import unwrapped
+from tracegrad.eager.runtime import as_dtype, unwrapped
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import elementary, elementwise, select, trigonometry
 
@@ -293,18 +293,35 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition is true, `other` elsewhere."""
     if input is None and other is None:
         return tuple([wrap(i) for i in np.nonzero(condition._data)])
-    operands = [unwrapped(x)[0] for x in (input, other)]
-    common = from_numpy_dtype(result_type(operands))
-    parts = [
-        x.to(common)
-        if isinstance(x, Tensor)
-        else wrap(np.asarray(x).astype(common.numpy))
-        for x in (input, other)
-    ]
+    common = _common(input, other)
+    parts = [_in_common(x, common) for x in (input, other)]
     out = entry_of(select.where).eager(condition, *parts)
     if out._node is not None:
         extras_of(out._node).masks = True
     return out
+
+
+def _common(*operands: Any) -> np.dtype:
+    """The dtype that operands are promoted to."""
+    found = None
+    for x in operands:
+        if isinstance(x, Tensor):
+            kind = x._data.dtype
+            if kind.kind != "f" or (found is not None and kind != found):
+                break
+            found = kind
+        elif type(x) is not float and type(x) is not int:
+            break
+    else:
+        if found is not None:
+            return found  # numbers beside one floating dtype
+    return result_type([unwrapped(x)[0] for x in operands])
+
+
+def _in_common(x: Any, common: np.dtype) -> Tensor:
+    if not isinstance(x, Tensor):
+        return wrap(as_dtype(x, common))
+    return x if x._data.dtype == common else x.to(from_numpy_dtype(common))
 
 
 entry_of(select.where).title = "WhereBackward0"
@@ -327,21 +344,18 @@ def clamp(
         raise RuntimeError(
             "torch.clamp: At least one of 'min' or 'max' must not be None"
         )
-    data = input._data
     given = [x for x in (min, max) if x is not None]
-    common = result_type([unwrapped(x)[0] for x in (input, *given)])
+    common = _common(input, *given)
     lowest, highest = (
         (-np.inf, np.inf)
         if common.kind == "f"
         else (np.iinfo(common).min, np.iinfo(common).max)
     )
     limits = [
-        x.to(from_numpy_dtype(common))
-        if isinstance(x, Tensor)
-        else wrap(np.array(end if x is None else x, common))
+        _in_common(end if x is None else x, common)
         for x, end in ((min, lowest), (max, highest))
     ]
-    source = input if data.dtype == common else input.to(from_numpy_dtype(common))
+    source = _in_common(input, common)
     result = entry_of(select.clip).eager(source, *limits)
     if not any(isinstance(x, Tensor) for x in given):
         named(result, "ClampBackward1")

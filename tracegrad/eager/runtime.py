@@ -44,6 +44,7 @@ f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
 # Python numbers as read-only 0-d arrays: NumPy multiplies by one in half the time.
 SCALARS: dict[np.dtype, dict[Any, np.ndarray]] = {f4: {}, f8: {}}
 MOST_SCALARS = 4096
+LARGE = 2.0**53  # below it nothing overflows, and every dtype rounds the same way
 add_reduce: Any = np.add.reduce
 OWNED = "owned"  # in `grads`: the nodes whose cotangent is nobody else's array
 
@@ -157,8 +158,11 @@ def scatter(part: Scattered, grads: dict, seq: int, shape: tuple, dtype: Any) ->
 def scalar(x: Any, dtype: np.dtype) -> np.ndarray:
     """A Python number as a read-only 0-d array, kept for the next time."""
     table = SCALARS.get(dtype)
-    with np.errstate(all="ignore"):
-        made = np.asarray(x).astype(dtype) if type(x) is int else np.array(x, dtype)
+    if -LARGE < x < LARGE if type(x) in (int, float) else False:
+        made = np.array(x, dtype)
+    else:
+        with np.errstate(all="ignore"):
+            made = np.asarray(x).astype(dtype) if type(x) is int else np.array(x, dtype)
     made.flags.writeable = False
     # 0.0 == -0.0, and nan is never found again.
     if table is not None and x == x and x != 0 and type(x) in (int, float):
