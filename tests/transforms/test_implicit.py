@@ -90,6 +90,45 @@ def test_fixed_point():
     np.testing.assert_allclose(got, slope(lambda h: f(w + h * moved), 0.0), rtol=1e-7)
 
 
+A, ROWS = np.array([1.0, 2.0, 3.0]), np.arange(6.0).reshape(3, 2) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (lambda a, b: np.sum(CUBIC(a, b) ** 2), (A, ROWS)),
+        (
+            lambda a, b: tg.fixed_point(lambda x, a: np.tanh(a * x + 0.5))(0.1, a) * b,
+            (A / 4, A),
+        ),
+    ],
+)
+def test_batches(f, args):
+    """Values, gradients and gradients of batches, as one example after the other."""
+    each = lambda g: np.stack([g(*row) for row in zip(*args, strict=True)])
+    np.testing.assert_allclose(tg.vmap(f)(*args), each(f), rtol=1e-12)
+    for k in range(2):
+        slopes = each(tg.grad(f, argnums=k))
+        got = tg.vmap(tg.grad(f, argnums=k))(*args)
+        np.testing.assert_allclose(got, slopes, rtol=1e-9)
+        total = lambda *a: np.sum(tg.vmap(f)(*a))
+        got = tg.grad(total, argnums=k)(*args)
+        np.testing.assert_allclose(got, slopes, rtol=1e-9)
+
+
+def test_a_loop_over_a_solver_is_visible_and_can_be_refused():
+    text = str(tg.vmap(CUBIC).source(A, ROWS))
+    assert "cubic() has no batched form: it is written once for each example." in text
+    with pytest.raises(
+        tg.UnsupportedError, match=r"cubic\(\) has no batching rule"
+    ) as e:
+        tg.vmap(CUBIC, strict=True)(A, ROWS)
+    assert len(str(e.value).splitlines()) == 4
+    # Repeated steps are traced, and so batched.
+    step = tg.fixed_point(lambda x, a: np.tanh(a * x + 0.5))
+    tg.vmap(lambda a: step(0.1, a), strict=True)(A / 4)
+
+
 def test_errors():
     with pytest.raises(tg.ArgumentError, match=r"tg\.implicit_root takes a function"):
         tg.implicit_root(3.0, lambda x: x)

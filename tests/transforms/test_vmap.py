@@ -266,7 +266,15 @@ class TestErrors:
 
     def test_values(self):
         with pytest.raises(tg.ControlFlowError, match=r"inside of tg\.vmap"):
-            tg.vmap(lambda x: x if x[0] > 0 else -x)(self.x)
+            tg.vmap(lambda x: x[: int(x[0])])(self.x)
+
+
+def test_branches_become_selections():
+    f = lambda x: x if x[0] > 0 else -2.0 * x
+    x = np.array([[1.0, 2.0], [-1.0, 3.0], [2.0, -2.0]])
+    np.testing.assert_array_equal(tg.vmap(f)(x), [f(row) for row in x])
+    slopes = tg.vmap(tg.grad(lambda x: np.sum(f(x) ** 2)))(x)
+    np.testing.assert_array_equal(slopes, [2 * x[0], 8 * x[1], 2 * x[2]])
 
 
 class TestDefaults:

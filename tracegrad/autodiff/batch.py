@@ -23,6 +23,7 @@ from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import Batch, Op
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.join import looped
+from tracegrad.ops.outside import Outside
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.shape import broadcast_to, reshape, transpose
@@ -358,18 +359,20 @@ _FAMILIES = {
 def _loop(b: Batched, op: Op, strict: bool) -> Any:
     """The op once for each example: the last resort."""
     at = b.node.at[-1] if b.node.at else None
+    called = b.node.attrs.get("function")
+    spelling = f"{called.name}()" if type(called) is Outside else op.spelling
     if strict:
         raise UnsupportedError(
-            f"{op.spelling} has no batching rule",
-            op=op.spelling,
+            f"{spelling} has no batching rule",
+            op=spelling,
             at=at,
             fix="use another function, or leave out strict=True to loop over the batch",
         )
     if isinstance(b.size, Dim) or b.size > MAX_TURNS or b.size == 0:
         raise UnsupportedError(
-            f"{op.spelling} has no batching rule, and a batch of {b.size} is too large "
+            f"{spelling} has no batching rule, and a batch of {b.size} is too large "
             "to write a line for each example",
-            op=op.spelling,
+            op=spelling,
             at=at,
             fix="use another function, or a loop over smaller batches",
         )
@@ -381,7 +384,7 @@ def _loop(b: Batched, op: Op, strict: bool) -> Any:
         made = _again(b.node, args) if b.node.regions else op(*args, **b.node.attrs)
         rows.append(made if type(made) is tuple else (made,))
     outs = [
-        listed(*column) if uncounted(v.type) else looped(*column, of=op.spelling)
+        listed(*column) if uncounted(v.type) else looped(*column, of=spelling)
         for v, column in zip(b.node.outputs, zip(*rows, strict=True), strict=True)
     ]
     return outs[0] if len(outs) == 1 else tuple(outs)

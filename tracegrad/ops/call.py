@@ -6,7 +6,7 @@ What differentiates or batches it makes other bodies of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,6 +114,14 @@ def _run(*args: Any, body: Body) -> Any:
 # No entry of the table of ops: its bodies are made by transformations alone.
 call = Op(_run, _infer_call)
 call.name, call.spelling, call.noun = "call", "a call", "out"
+
+
+def walk_calls(graph: Graph) -> Iterator[Node]:
+    """Every node, those of regions and of called bodies included."""
+    for node in graph.walk():
+        yield node
+        if node.op is call:
+            yield from walk_calls(node.attrs["body"].graph)
 
 
 def rules_used(nodes: Sequence[Node], active: set[Value]) -> list[Node]:

@@ -21,6 +21,7 @@ from tracegrad.ir.graph import BACKWARD, FORWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.routine import Parameter, Pullback, Routine
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, leaves, map_leaves
+from tracegrad.ops.call import walk_calls
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.join import looped
 from tracegrad.ops.record import Builder, Ref
@@ -149,7 +150,7 @@ def derive(
 
 def _loops(graph: Graph) -> list[str]:
     """What the docstring says of operations that are written once per example."""
-    names = [n.attrs["of"] for n in graph.nodes if n.op is looped]
+    names = [n.attrs["of"] for n in walk_calls(graph) if n.op is looped]
     return [
         f"{name} has no batched form: it is written once for each example."
         for name in dict.fromkeys(names)
