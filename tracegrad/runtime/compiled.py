@@ -531,9 +531,9 @@ def vjp(
     source = functools.partial(compiled.source, *primals)
     if has_aux:
         (value, aux), pullback = out
-        return value, CheckedPullback(pullback, value, source), aux
+        return value, CheckedPullback(pullback, value, source, compiled._binder), aux
     value, pullback = out
-    return value, CheckedPullback(pullback, value, source)
+    return value, CheckedPullback(pullback, value, source, compiled._binder)
 
 
 def _kept_vjp(f: Callable, options: Options) -> Compiled:

@@ -380,9 +380,18 @@ class custom_jvp(_Custom):
         return rule
 
     def defjvps(self, *rules: Callable | None) -> None:
-        """Set a rule for each argument: `(t, out, *primals) -> out_tangent`."""
+        """Set a rule for each argument: `(t, out, *primals) -> out_tangent`.
+
+        `None` for an argument stands for a tangent of zero.
+        """
 
         def rule(primals: tuple, tangents: tuple) -> tuple:
+            if len(rules) != len(primals):
+                raise self._error(
+                    f"{self._binder.name} has {len(rules)} rules for {len(primals)} "
+                    "arguments",
+                    "give defjvps a rule for each argument, None for zero",
+                )
             out = self(*primals)
             parts = [
                 r(t, out, *primals)

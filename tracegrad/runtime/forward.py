@@ -108,7 +108,7 @@ def linearize(
     made = kept(f, ("linearize", options), lambda: Compiled(f, options))
     out, pushed = made(*primals)
     source = functools.partial(made.source, *primals)
-    checked = CheckedPushforward(pushed, primals, source)
+    checked = CheckedPushforward(pushed, primals, source, binder)
     return (out[0], checked, out[1]) if has_aux else (out, checked)
 
 

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.reverse import pull_back
-from tracegrad.errors import ArgumentError, DTypeError, ShapeError
+from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
 from tracegrad.ir.graph import Node, Value
-from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, outline
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.call import call, rules_used
-from tracegrad.ops.infer import same_shape
+from tracegrad.ops.infer import same_shape, shape_text
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes.reroll import reroll
 from tracegrad.runtime.binding import Binder, resolve, walk
@@ -48,11 +50,11 @@ def inline_derivative(
         options: the transformation.
         args, kwargs: of the call.
     """
-    kept: list[tuple[Builder, list[Node], Tree, list[Tree]]] = []
+    kept: list[Targets] = []
 
     def record(part: Targets) -> Tree:
         if options.mode == "vjp":
-            kept.append((part.builder, part.nodes, part.value, part.targets))
+            kept.append(part)
             return part.result
         grads = gradients(
             part.builder, part.nodes, part.value, part.targets, options, binder.at
@@ -60,7 +62,10 @@ def inline_derivative(
         return arranged(options.mode, part.value, part.aux, grads, part.one)
 
     out = inline_targets(function, binder, options, args, kwargs, record)
-    return (out, _pullback(*kept[0])) if options.mode == "vjp" else out
+    if options.mode != "vjp":
+        return out
+    op = "pullback" if options.op == "tg.vjp" else options.op
+    return out, _pullback(kept[0], op, binder)
 
 
 @dataclass(slots=True)
@@ -161,19 +166,21 @@ def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:
             )
 
 
-def _pullback(
-    builder: Any, nodes: list[Node], value: Tree, targets: list[Tree]
-) -> Callable:
+def _pullback(part: Targets, op: str, binder: Binder) -> Callable:
     """The pullback of an inlined function; it records in the same trace."""
-    outputs = values_of([value])
+    builder: Any = part.builder
+    outputs = values_of([part.value])
     session: Any = ACTIVE.session
 
     def pullback(ct: Any) -> tuple:
         session.locate()
-        cts = _cotangents(builder, value, ct)
-        wrt = values_of(targets)
-        found = pull_back(builder, nodes, outputs, cts, wrt)
-        made = tuple_of(as_targets(builder, found, wrt, targets))
+        try:
+            cts = _cotangents(builder, part.value, ct)
+        except TracegradError as error:
+            raise error.locate(op, session.place() or binder.at) from None
+        wrt = part.inputs()
+        found = pull_back(builder, part.nodes, outputs, cts, wrt)
+        made = tuple_of(as_targets(builder, found, wrt, part.targets))
         return restore_tree(made, lambda v: make(v, session))
 
     return pullback
@@ -185,23 +192,29 @@ def _cotangents(builder: Any, value: Tree, ct: Any) -> list[Ref]:
     Raises:
         ArgumentError: they have another structure than the result.
         ShapeError: one has another shape.
+        DTypeError: one is complex where the result is real.
     """
     level = build(ct, Leaf)
     if _structure(level) != _structure(value):
         raise ArgumentError(
-            f"a cotangent must have the structure of the result, not {ct!r:.60}",
-            op="pullback",
+            f"the cotangent is {outline(level)}, the result {outline(value)}",
             fix="pass a cotangent in the structure of the result",
         )
     found = []
-    for given, out in zip(leaves(level), leaves(value), strict=True):
-        x = given.value
+    for given, (where, out) in zip(leaves(level), walk(value, "ct"), strict=True):
+        x, to = given.value, out.value.type
         ref = lower(x, []) if is_traced(x) else builder.wrap(builder.lift(x))
-        if not same_shape(ref.shape, out.value.type.shape):
+        if not same_shape(ref.shape, to.shape):
             raise ShapeError(
-                f"a cotangent has the type {ref.type!r}, the result {out.value.type!r}",
-                op="pullback",
+                f"the cotangent `{where}` has the shape {shape_text(ref.shape)}, the "
+                f"result {shape_text(to.shape)}",
                 fix="pass a cotangent of the result's shape",
+            )
+        if to.differentiable and not np.can_cast(ref.dtype, to.dtype, "same_kind"):
+            raise DTypeError(
+                f"the cotangent `{where}` has the dtype {ref.dtype}, the result "
+                f"{to.dtype}",
+                fix="pass a real cotangent for a real result",
             )
         found.append(ref)
     return found

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tracegrad.codegen.source import Source
-from tracegrad.errors import ArgumentError, DTypeError, ShapeError
+from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, outline
 from tracegrad.ops.infer import shape_text
-from tracegrad.runtime.binding import step_text
+from tracegrad.runtime.binding import Binder, step_text
 from tracegrad.runtime.origin import name_origin
 
 SourceOf = Callable[[], Source]
@@ -39,19 +39,23 @@ _PUSHFORWARD = _Words("tangent", "primal", "pushforward")
 class CheckedPullback:
     """Takes cotangents of the structure, shapes and dtypes of one result."""
 
-    __slots__ = ("_function", "_like", "_source")
+    __slots__ = ("_binder", "_function", "_like", "_source")
 
-    def __init__(self, function: Callable, out: Any, source: SourceOf) -> None:
+    def __init__(
+        self, function: Callable, out: Any, source: SourceOf, binder: Binder
+    ) -> None:
         """Wrap the emitted function.
 
         Args:
             function: it.
             out: what cotangents must be like.
             source: gives the source of the program that made the function.
+            binder: of the user's function, for errors.
         """
         self._function = function
         self._like = build(out, _like)
         self._source = source
+        self._binder = binder
 
     def source(self) -> Source:
         """The program: the forward pass, and in it the pullback as a function."""
@@ -65,7 +69,10 @@ class CheckedPullback:
             DTypeError: it can't be cast to the dtype of its result.
             ArgumentError: it has another structure.
         """
-        given = conform(self._like, ct, "ct", _PULLBACK)
+        try:
+            given = conform(self._like, ct, "ct", _PULLBACK)
+        except TracegradError as error:
+            raise error.locate(at=self._binder.at) from None
         try:
             return self._function(given)
         except Exception as error:
@@ -79,15 +86,20 @@ class CheckedPullback:
 class CheckedPushforward:
     """Takes tangents of the structures, shapes and dtypes of the primals."""
 
-    __slots__ = ("_function", "_likes", "_source")
+    __slots__ = ("_binder", "_function", "_likes", "_source")
 
     def __init__(
-        self, function: Callable, primals: Sequence[Any], source: SourceOf
+        self,
+        function: Callable,
+        primals: Sequence[Any],
+        source: SourceOf,
+        binder: Binder,
     ) -> None:
         """Wrap the emitted function; see `CheckedPullback`."""
         self._function = function
         self._likes = [build(x, _like) for x in primals]
         self._source = source
+        self._binder = binder
 
     def source(self) -> Source:
         """The program: the forward pass, and in it the derivative as a function."""
@@ -101,22 +113,27 @@ class CheckedPushforward:
             DTypeError: it can't be cast to the dtype of its primal.
             ArgumentError: it has another structure, or their number is another.
         """
-        if len(tangents) != len(self._likes):
-            raise ArgumentError(
-                f"{len(self._likes)} primals and {len(tangents)} tangents",
-                op="pushforward",
-                fix="pass one tangent for each primal",
-            )
-        pairs = zip(self._likes, tangents, strict=True)
-        given = [
-            conform(like, t, f"tangents[{i}]", _PUSHFORWARD)
-            for i, (like, t) in enumerate(pairs)
-        ]
         try:
-            return self._function(*given)
+            moved = self._checked(tangents)
+        except TracegradError as error:
+            raise error.locate(at=self._binder.at) from None
+        try:
+            return self._function(*moved)
         except Exception as error:
             name_origin(error)
             raise
+
+    def _checked(self, tangents: tuple) -> list[Any]:
+        if len(tangents) != len(self._likes):
+            raise ArgumentError(
+                f"{len(self._likes)} primals and {len(tangents)} tangents",
+                op=_PUSHFORWARD.op,
+                fix="pass one tangent for each primal",
+            )
+        return [
+            conform(like, t, f"tangents[{i}]", _PUSHFORWARD)
+            for i, (like, t) in enumerate(zip(self._likes, tangents, strict=True))
+        ]
 
     def __repr__(self) -> str:
         return "<pushforward>"
