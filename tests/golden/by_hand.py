@@ -201,3 +201,117 @@ def doubled(x):
         factor *= 2.0
     # backward
     return np.sum(y), np.full_like(x, factor)
+
+
+def _pull(y, ct, stiffness, damping):
+    """Pullback of the slope of the pendulum."""
+    return np.array([-stiffness * np.cos(y[0]) * ct[1], ct[0] - damping * ct[1]])
+
+
+def pendulum(y, stiffness, damping):
+    dt = 0.01
+
+    def slope(y):
+        return np.array([y[1], -stiffness * np.sin(y[0]) - damping * y[1]])
+
+    # forward
+    steps = []
+    for _ in range(1000):
+        k1 = slope(y)
+        y2 = y + 0.5 * dt * k1
+        k2 = slope(y2)
+        y3 = y + 0.5 * dt * k2
+        k3 = slope(y3)
+        y4 = y + dt * k3
+        k4 = slope(y4)
+        steps.append((y, y2, y3, y4))
+        y = y + dt / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+    value = 0.5 * y[1] ** 2 + stiffness * (1.0 - np.cos(y[0]))
+    # backward
+    d_y = np.array([stiffness * np.sin(y[0]), y[1]])
+    d_stiffness, d_damping = 1.0 - np.cos(y[0]), 0.0
+    for y1, y2, y3, y4 in reversed(steps):
+        d_k = dt / 6.0 * d_y
+        d_y4 = _pull(y4, d_k, stiffness, damping)
+        d_k3 = 2.0 * d_k + dt * d_y4
+        d_y3 = _pull(y3, d_k3, stiffness, damping)
+        d_k2 = 2.0 * d_k + 0.5 * dt * d_y3
+        d_y2 = _pull(y2, d_k2, stiffness, damping)
+        d_k1 = d_k + 0.5 * dt * d_y2
+        d_y = d_y + d_y4 + d_y3 + d_y2 + _pull(y1, d_k1, stiffness, damping)
+        for at, ct in ((y1, d_k1), (y2, d_k2), (y3, d_k3), (y4, d_k)):
+            d_stiffness -= ct[1] * np.sin(at[0])
+            d_damping -= ct[1] * at[1]
+    return value, (d_y, d_stiffness, d_damping)
+
+
+def kalman_filter(a, h, q, r, observed):
+    # forward
+    mean, cov = np.zeros(2), np.eye(2)
+    loss, steps = 0.0, []
+    for z in observed:
+        before = mean, cov
+        mean = a @ mean
+        cov = a @ cov @ a.T + q
+        gap = z - h @ mean
+        row = h @ cov
+        spread = row @ h + r
+        gain = cov @ h / spread
+        loss += 0.5 * (gap**2 / spread + np.log(spread))
+        steps.append((*before, mean, cov, gap, row, spread, gain))
+        mean = mean + gain * gap
+        cov = cov - np.outer(gain, row)
+    # backward
+    d_a, d_h, d_q, d_r = np.zeros_like(a), np.zeros_like(h), np.zeros_like(q), 0.0
+    d_mean, d_cov = np.zeros(2), np.zeros((2, 2))
+    for mean_1, cov_1, mean, cov, gap, row, spread, gain in reversed(steps):
+        d_gain = d_mean * gap - d_cov @ row
+        d_row = -(gain @ d_cov)
+        d_gap = d_mean @ gain + gap / spread
+        d_spread = 0.5 * (1.0 / spread - (gap / spread) ** 2) - d_gain @ gain / spread
+        d_row += d_spread * h
+        d_h += d_spread * row + cov @ d_row + cov.T @ d_gain / spread - d_gap * mean
+        d_cov = d_cov + np.outer(h, d_row) + np.outer(d_gain / spread, h)
+        d_r += d_spread
+        d_mean = d_mean - d_gap * h
+        d_q += d_cov
+        d_a += d_cov @ a @ cov_1.T + d_cov.T @ a @ cov_1 + np.outer(d_mean, mean_1)
+        d_cov = a.T @ d_cov @ a
+        d_mean = a.T @ d_mean
+    return loss, (d_a, d_h, d_q, d_r)
+
+
+def conjugate_gradient(a, b, target):
+    # forward
+    x = np.zeros(len(b))
+    residual = b.copy()
+    p = residual
+    size = residual @ residual
+    steps = []
+    for _ in range(6):
+        step = a @ p
+        curve = p @ step
+        alpha = size / curve
+        x += alpha * p
+        after = residual - alpha * step
+        ratio = after @ after / size
+        steps.append((residual, p, size, step, curve, alpha, after, ratio))
+        residual = after
+        size = after @ after
+        p = ratio * p + after
+    value = np.sum((x - target) ** 2)
+    # backward
+    d_x = 2.0 * (x - target)
+    d_a = np.zeros_like(a)
+    d_residual, d_p, d_size = np.zeros(len(b)), np.zeros(len(b)), 0.0
+    for _, p, size, step, curve, alpha, after, ratio in reversed(steps):
+        d_ratio = d_p @ p
+        d_after = d_residual + d_p + 2.0 * (d_size + d_ratio / size) * after
+        d_alpha = d_x @ p - d_after @ step
+        d_curve = -d_alpha * alpha / curve
+        d_step = d_curve * p - alpha * d_after
+        d_a += np.outer(d_step, p)
+        d_p = ratio * d_p + alpha * d_x + d_curve * step + a.T @ d_step
+        d_size = d_alpha / curve - d_ratio * ratio / size
+        d_residual = d_after
+    return value, (d_a, d_residual + d_p + 2.0 * d_size * b)

@@ -118,6 +118,56 @@ def doubled(x):
     return np.sum(y)
 
 
+def pendulum(y, stiffness, damping):
+    """Energy of a damped pendulum after 1,000 steps of Runge and Kutta's method."""
+    dt = 0.01
+
+    def slope(y):
+        angle, speed = y
+        return np.array([speed, -stiffness * np.sin(angle) - damping * speed])
+
+    for _ in range(1000):
+        k1 = slope(y)
+        k2 = slope(y + 0.5 * dt * k1)
+        k3 = slope(y + 0.5 * dt * k2)
+        k4 = slope(y + dt * k3)
+        y = y + dt / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+    return 0.5 * y[1] ** 2 + stiffness * (1.0 - np.cos(y[0]))
+
+
+def kalman_filter(a, h, q, r, observed):
+    """Negative log likelihood of observations under a linear model with noise."""
+    mean, cov = np.zeros(2), np.eye(2)
+    loss = 0.0
+    for z in observed:
+        mean = a @ mean
+        cov = a @ cov @ a.T + q
+        gap = z - h @ mean
+        spread = h @ cov @ h + r
+        gain = cov @ h / spread
+        loss += 0.5 * (gap**2 / spread + np.log(spread))
+        mean = mean + gain * gap
+        cov = cov - np.outer(gain, h @ cov)
+    return loss
+
+
+def conjugate_gradient(a, b, target):
+    """Distance of the solution of `a @ x = b` from a target, after six steps."""
+    x = np.zeros(len(b))
+    residual = b.copy()
+    p = residual.copy()
+    size = residual @ residual
+    for _ in range(6):
+        step = a @ p
+        alpha = size / (p @ step)
+        x += alpha * p
+        residual -= alpha * step
+        before, size = size, residual @ residual
+        p *= size / before
+        p += residual
+    return np.sum((x - target) ** 2)
+
+
 # --------------------------------------------------------------------- their arguments
 
 
@@ -218,6 +268,22 @@ def _doubled():
     return (np.random.default_rng(11).normal(size=5),)
 
 
+def _pendulum():
+    return np.array([1.0, 0.0]), 9.81, 0.1
+
+
+def _kalman_filter():
+    r = np.random.default_rng(11)
+    a, h = np.array([[1.0, 0.1], [-0.2, 0.9]]), np.array([1.0, 0.3])
+    return a, h, 0.1 * np.eye(2), 0.5, r.normal(size=20)
+
+
+def _conjugate_gradient():
+    r = np.random.default_rng(12)
+    m = r.normal(size=(8, 8))
+    return m @ m.T + 8.0 * np.eye(8), r.normal(size=8), r.normal(size=8)
+
+
 MODELS = {
     model.name: model
     for model in [
@@ -231,6 +297,9 @@ MODELS = {
         Model(in_place_slices, 0, _in_place_slices),
         Model(broadcast_mix, (0, 1, 2, 3), _broadcast_mix),
         Model(black_scholes, (0, 1, 2, 3, 4), _black_scholes),
+        Model(pendulum, (0, 1, 2), _pendulum),
+        Model(kalman_filter, (0, 1, 2, 3), _kalman_filter),
+        Model(conjugate_gradient, (0, 1), _conjugate_gradient),
         Model(tariff, (0, 1), _tariff),
         Model(cube_root, 0, _cube_root),
         Model(doubled, 0, _doubled),

@@ -17,7 +17,9 @@ def test_one_for_each_model() -> None:
     defined = {
         name
         for name, value in vars(by_hand).items()
-        if inspect.isfunction(value) and value.__module__ == by_hand.__name__
+        if inspect.isfunction(value)
+        and value.__module__ == by_hand.__name__
+        and not name.startswith("_")
     }
     assert defined == set(MODELS)
     assert len(MODELS) >= 9

@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 from tracegrad.ir.graph import Graph, Value
 from tracegrad.ir.verify import enabled, verify
-from tracegrad.passes import identity, rewrite, simplify  # noqa: F401 - registers rules
+from tracegrad.passes import (  # noqa: F401 - some register rules
+    identity,
+    products,
+    rewrite,
+    simplify,
+)
 from tracegrad.passes.around import read_around_stores
 from tracegrad.passes.calls import open_calls, tidy_calls
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
-from tracegrad.passes.regions import passed_through, prune
+from tracegrad.passes.regions import passed_through, prune, shared_stacks
 from tracegrad.passes.share import share_exponentials
 from tracegrad.passes.spectrum import keep_apart, share_decompositions
 from tracegrad.passes.weaken import weaken
@@ -58,9 +63,10 @@ def _regions(graph: Graph, optimize: str) -> Graph:
         if node.regions:
             made = tuple([optimise(region, optimize) for region in node.regions])
             node = node.changed(regions=made)
-            passed = passed_through(node)
+            passed = passed_through(node) | shared_stacks(node)
             known.update(passed)
-            node = prune(node, live - passed.keys(), remove_dead_code)
+            read = (live - passed.keys()) | set(passed.values())
+            node = prune(node, read, remove_dead_code)
         nodes.append(node)
     return graph.with_nodes(nodes, [known.get(v, v) for v in graph.results])
 

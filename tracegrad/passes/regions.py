@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tracegrad.ir.graph import Const, Graph, Node, Value
 from tracegrad.ir.region import constant_key
-from tracegrad.ops.control import RESULT, Loop, cond
+from tracegrad.ops.control import RESULT, Loop, cond, is_loop
 from tracegrad.ops.solvers import is_solver
 
 Clean = Callable[[Graph], Graph]
@@ -179,3 +179,18 @@ def _rebuilt(
         attrs=attrs,
         regions=tuple(made),
     )
+
+
+def shared_stacks(node: Node) -> dict[Value, Value]:
+    """Saved stacks of a loop that hold the same as another one, and that one."""
+    if not is_loop(node):
+        return {}
+    first: dict[Value, Value] = {}
+    same: dict[Value, Value] = {}
+    loop = Loop.of(node)
+    for v, kind, result in loop.stacks()[node.attrs["stacked"] :]:
+        if kind == RESULT and result is not None:
+            kept = first.setdefault(result, v)
+            if kept is not v:
+                same[v] = kept
+    return same

@@ -76,7 +76,7 @@ def black_scholes_vjp(spot, strike, years, rate, volatility):
         d_d1_pre = d_d1 / spread
         d_spread = -d_d2 - d_d1_pre * d1
         d_total = d_d1_pre * years
-        d_rate = -np.sum(d_exp_pre * years) + d_total.sum()
+        d_rate = -(d_exp_pre @ years) + d_total.sum()
         d_ratio = d_d1_pre / ratio / strike
         d_spot = d_out * cdf1 + d_ratio
         d_strike = d_product * exp - d_ratio * ratio  # of models.py:84
@@ -117,7 +117,7 @@ def black_scholes_value_and_grad(spot, strike, years, rate, volatility):
     d_d1_pre = d_d1 / spread
     d_spread = -d_d2 - d_d1_pre * d1
     d_total = d_d1_pre * years
-    d_rate = -np.sum(d_exp_pre * years) + d_total.sum()
+    d_rate = -(d_exp_pre @ years) + d_total.sum()
     d_ratio = d_d1_pre / ratio / strike
     d_spot = cdf1 + d_ratio
     d_strike = d_product * exp - d_ratio * ratio  # of models.py:84

@@ -27,7 +27,7 @@ def gaussian_mixture_jvp(logits, means, log_scales, x, t_logits, t_means, t_log_
     t_log_density = -np.sum(t_z * z, axis=2) - t_log_scales.sum(axis=1)  # models.py:60
     total_logits, softmax = logsumexp_and_softmax(logits)
     log_weights = logits - total_logits
-    t_log_weights = t_logits - np.sum(t_logits * softmax)  # models.py:61
+    t_log_weights = t_logits - t_logits @ softmax  # models.py:61
     # models.py:62
     constant = 0.5 * x.shape[0] * means.shape[1] * np.log(6.283185307179586)
     total, softmax_2 = logsumexp_and_softmax(log_weights + log_density, axis=1)

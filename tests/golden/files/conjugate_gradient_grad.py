@@ -1,0 +1,187 @@
+"""Value and gradient of `conjugate_gradient` (models.py:154) with respect to `a` and
+`b`.
+
+Needs NumPy only.
+"""
+
+import numpy as np
+
+
+def check_shapes(spec, *arrays):
+    """Raise ValueError unless the arrays have the shapes that `spec` says.
+
+    Equal names stand for equal sizes of at least 2: an axis of size 1 would broadcast,
+    and needs a gradient of its own.
+    """
+    sizes = {}
+    for part, array in zip(spec.split("; "), arrays, strict=True):
+        wanted = part[part.index("[") + 1 : -1].split(", ")
+        found = np.shape(array)
+        if len(found) != len(wanted):
+            raise ValueError(f"{part} is needed, not an array of shape {found}")
+        for text, size in zip(wanted, found, strict=True):
+            number = int(text) if text.isdigit() else sizes.setdefault(text, size)
+            if size != number or size < 2 and text.isidentifier():
+                raise ValueError(f"{part} of {spec} does not fit the shape {found}")
+
+
+def check_arguments(a, b, target):
+    """Raise ValueError for arguments that the gradient was not derived for."""
+    check_shapes("a[n, n]; b[n]; target[n]", a, b, target)
+
+
+def conjugate_gradient(a, b, target):
+    """Distance of the solution of `a @ x = b` from a target, after six steps."""
+    check_arguments(a, b, target)
+    x = np.zeros(a.shape[0])  # models.py:156
+    residual = b.copy()  # models.py:157
+    p = residual.copy()  # models.py:158
+    size = residual @ residual  # models.py:159
+    for _ in range(6):  # models.py:161
+        step = a @ p  # models.py:161
+        alpha = size / (p @ step)  # models.py:162
+        x = x + alpha * p  # models.py:163
+        residual = residual - alpha * step  # models.py:164
+        size_2 = residual @ residual  # models.py:165
+        p_2 = p * (size_2 / size)  # models.py:166
+        p_2 += residual  # models.py:167
+        p, size = p_2, size_2  # models.py:161
+    return np.sum((x - target) ** 2)
+
+
+def conjugate_gradient_vjp(a, b, target):
+    """Value and pullback of `conjugate_gradient` (models.py:154) with respect to `a`
+    and `b`.
+    """
+    check_arguments(a, b, target)
+    # forward
+    x = np.zeros(a.shape[0])  # models.py:156
+    residual = b.copy()  # models.py:157
+    p = residual.copy()  # models.py:158
+    size = residual @ residual  # models.py:159
+    residual_2 = residual
+    sizes = [size]
+    ps = [p]
+    residuals = [residual_2]
+    steps = []
+    alphas = []
+    matmuls = []
+    for _ in range(6):  # models.py:161
+        step = a @ p  # models.py:161
+        matmul = p @ step
+        alpha = size / matmul  # models.py:162
+        x = x + alpha * p  # models.py:163
+        residual_2 = residual_2 - alpha * step  # models.py:164
+        size_2 = residual_2 @ residual_2  # models.py:165
+        p_2 = p * (size_2 / size)  # models.py:166
+        p_2 += residual_2  # models.py:167
+        steps.append(step)
+        alphas.append(alpha)
+        matmuls.append(matmul)
+        p, size = p_2, size_2
+        sizes.append(size)
+        ps.append(p)
+        residuals.append(residual_2)  # models.py:161
+    diff = x - target
+    out = np.sum(diff**2)  # models.py:168
+
+    def pullback(d_out):
+        d_diff = 2.0 * d_out * diff  # of models.py:168
+        d_p = np.zeros_like(p)
+        d_size = 0.0
+        d_residual = np.zeros_like(residual_2)
+        d_a = np.zeros_like(a)
+        for t in reversed(range(6)):  # of models.py:161
+            size_3 = sizes[t]
+            p_3 = ps[t]
+            step_2 = steps[t]
+            alpha_2 = alphas[t]  # of models.py:161
+            d_ratio = sizes[t + 1] / size_3
+            d_p_3 = d_ratio * d_p
+            d_ratio_2 = d_p @ p_3 / size_3  # of models.py:166
+            d_residual_2 = d_residual + d_p  # of models.py:167
+            # of models.py:165
+            d_residual_2 += 2.0 * (d_size + d_ratio_2) * residuals[t + 1]
+            minus_d_residual_2 = -d_residual_2  # of models.py:164
+            d_p_3 += alpha_2 * d_diff  # of models.py:163
+            d_ratio_3 = (minus_d_residual_2 @ step_2 + d_diff @ p_3) / matmuls[t]
+            d_minus = -d_ratio_3 * alpha_2
+            d_size = -d_ratio_2 * d_ratio + d_ratio_3
+            d_p_3 += d_minus * step_2
+            d_step_2 = alpha_2 * minus_d_residual_2 + d_minus * p_3  # of models.py:162
+            d_a += d_step_2[:, None] * p_3
+            d_p_3 += a.T @ d_step_2
+            d_p, d_residual = d_p_3, d_residual_2  # of models.py:161
+        d_product = 2.0 * d_size * residual
+        d_residual += d_product  # of models.py:159
+        d_residual += d_p  # of models.py:158
+        return d_a, d_residual
+
+    return out, pullback
+
+
+def conjugate_gradient_value_and_grad(a, b, target):
+    """Value and gradient of `conjugate_gradient` (models.py:154) with respect to `a`
+    and `b`.
+    """
+    check_arguments(a, b, target)
+    # forward
+    x = np.zeros(a.shape[0])  # models.py:156
+    residual = b.copy()  # models.py:157
+    p = residual.copy()  # models.py:158
+    size = residual @ residual  # models.py:159
+    residual_2 = residual
+    sizes = [size]
+    ps = [p]
+    residuals = [residual_2]
+    steps = []
+    alphas = []
+    matmuls = []
+    for _ in range(6):  # models.py:161
+        step = a @ p  # models.py:161
+        matmul = p @ step
+        alpha = size / matmul  # models.py:162
+        x = x + alpha * p  # models.py:163
+        residual_2 = residual_2 - alpha * step  # models.py:164
+        size_2 = residual_2 @ residual_2  # models.py:165
+        p_2 = p * (size_2 / size)  # models.py:166
+        p_2 += residual_2  # models.py:167
+        steps.append(step)
+        alphas.append(alpha)
+        matmuls.append(matmul)
+        p, size = p_2, size_2
+        sizes.append(size)
+        ps.append(p)
+        residuals.append(residual_2)  # models.py:161
+    diff = x - target
+    out = np.sum(diff**2)  # models.py:168
+    # backward
+    d_diff = 2.0 * diff  # of models.py:168
+    d_p = np.zeros_like(p)
+    d_size = 0.0
+    d_residual = np.zeros_like(residual_2)
+    d_a = np.zeros_like(a)
+    for t in reversed(range(6)):  # of models.py:161
+        size_3 = sizes[t]
+        p_3 = ps[t]
+        step_2 = steps[t]
+        alpha_2 = alphas[t]  # of models.py:161
+        d_ratio = sizes[t + 1] / size_3
+        d_p_3 = d_ratio * d_p
+        d_ratio_2 = d_p @ p_3 / size_3  # of models.py:166
+        # of models.py:165
+        d_residual = d_residual + d_p + 2.0 * (d_size + d_ratio_2) * residuals[t + 1]
+        minus_d_residual = -d_residual  # of models.py:164
+        d_p_3 += alpha_2 * d_diff  # of models.py:163
+        d_ratio_3 = (minus_d_residual @ step_2 + d_diff @ p_3) / matmuls[t]
+        d_minus = -d_ratio_3 * alpha_2
+        d_size = -d_ratio_2 * d_ratio + d_ratio_3
+        d_p_3 += d_minus * step_2
+        d_step_2 = alpha_2 * minus_d_residual + d_minus * p_3  # of models.py:162
+        d_a += d_step_2[:, None] * p_3
+        d_p_3 += a.T @ d_step_2
+        d_p = d_p_3  # of models.py:161
+    d_product = 2.0 * d_size * residual
+    d_residual += d_product  # of models.py:159
+    d_residual += d_p  # of models.py:158
+    return out, (d_a, d_residual)

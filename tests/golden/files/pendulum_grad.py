@@ -1,0 +1,220 @@
+"""Value and gradient of `pendulum` (models.py:121) with respect to `y`, `stiffness` and
+`damping`.
+
+Needs NumPy only.
+"""
+
+import numpy as np
+
+
+def check_shapes(spec, *arrays):
+    """Raise ValueError unless the arrays have the shapes that `spec` says.
+
+    Equal names stand for equal sizes of at least 2: an axis of size 1 would broadcast,
+    and needs a gradient of its own.
+    """
+    sizes = {}
+    for part, array in zip(spec.split("; "), arrays, strict=True):
+        wanted = part[part.index("[") + 1 : -1].split(", ")
+        found = np.shape(array)
+        if len(found) != len(wanted):
+            raise ValueError(f"{part} is needed, not an array of shape {found}")
+        for text, size in zip(wanted, found, strict=True):
+            number = int(text) if text.isdigit() else sizes.setdefault(text, size)
+            if size != number or size < 2 and text.isidentifier():
+                raise ValueError(f"{part} of {spec} does not fit the shape {found}")
+
+
+def check_arguments(y, stiffness, damping):
+    """Raise ValueError for arguments that the gradient was not derived for."""
+    check_shapes("y[2]", y)
+
+
+def pendulum(y, stiffness, damping):
+    """Energy of a damped pendulum after 1,000 steps of Runge and Kutta's method."""
+    check_arguments(y, stiffness, damping)
+    for _ in range(1000):  # models.py:130
+        # models.py:127
+        k1 = np.array([y[1], -stiffness * np.sin(y[0]) - damping * y[1]])
+        total = y + 0.005 * k1  # models.py:131
+        # models.py:127
+        k2 = np.array([total[1], -stiffness * np.sin(total[0]) - damping * total[1]])
+        total_2 = y + 0.005 * k2  # models.py:132
+        diff = -stiffness * np.sin(total_2[0]) - damping * total_2[1]
+        k3 = np.array([total_2[1], diff])  # models.py:127
+        total_3 = y + 0.01 * k3  # models.py:133
+        diff_2 = -stiffness * np.sin(total_3[0]) - damping * total_3[1]
+        k4 = np.array([total_3[1], diff_2])  # models.py:127
+        y = y + 0.0016666666666666668 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)  # models.py:134
+    return 0.5 * y[1] ** 2 + stiffness * (1.0 - np.cos(y[0]))
+
+
+def pendulum_vjp(y, stiffness, damping):
+    """Value and pullback of `pendulum` (models.py:121) with respect to `y`,
+    `stiffness` and `damping`.
+    """
+    check_arguments(y, stiffness, damping)
+    # forward
+    totals = []
+    sins = []
+    ys = [y]
+    totals_2 = []
+    sins_2 = []
+    totals_3 = []
+    sins_3 = []
+    sins_4 = []
+    for _ in range(1000):  # models.py:130
+        sin = np.sin(y[0])
+        k1 = np.array([y[1], -stiffness * sin - damping * y[1]])  # models.py:127
+        total = y + 0.005 * k1  # models.py:131
+        sin_2 = np.sin(total[0])
+        # models.py:127
+        k2 = np.array([total[1], -stiffness * sin_2 - damping * total[1]])
+        total_2 = y + 0.005 * k2  # models.py:132
+        sin_3 = np.sin(total_2[0])
+        # models.py:127
+        k3 = np.array([total_2[1], -stiffness * sin_3 - damping * total_2[1]])
+        total_3 = y + 0.01 * k3  # models.py:133
+        sin_4 = np.sin(total_3[0])
+        # models.py:127
+        k4 = np.array([total_3[1], -stiffness * sin_4 - damping * total_3[1]])
+        y = y + 0.0016666666666666668 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)  # models.py:134
+        totals.append(total_3)
+        sins.append(sin_4)
+        totals_2.append(total_2)
+        sins_2.append(sin_3)
+        totals_3.append(total)
+        sins_3.append(sin_2)
+        sins_4.append(sin)
+        ys.append(y)  # models.py:126
+    diff = 1.0 - np.cos(y[0])
+    out = 0.5 * y[1] ** 2 + stiffness * diff  # models.py:135
+
+    def pullback(d_out):
+        d_y = np.zeros_like(y)
+        d_y[1] = d_out * y[1]
+        d_y[0] = d_out * stiffness * np.sin(y[0])  # of models.py:135
+        d_stiffness = d_out * diff
+        d_damping = 0.0
+        for t in reversed(range(1000)):  # of models.py:130
+            total_3_2 = totals[t]
+            y_2 = ys[t]
+            total_2_2 = totals_2[t]
+            total_4 = totals_3[t]  # of models.py:126
+            d_product = 0.0016666666666666668 * d_y
+            d_k3 = 2.0 * d_product  # of models.py:134
+            d_minus = -d_product[1]
+            d_damping += d_minus * total_3_2[1]
+            d_stiffness -= d_product[1] * sins[t]  # of models.py:127
+            d_total_3_2 = np.zeros_like(y_2)
+            d_total_3_2[0] = d_product[1] * -stiffness * np.cos(total_3_2[0])
+            d_total_3_2[1] = d_product[0] + d_minus * damping  # of models.py:126
+            d_k3_2 = d_k3 + 0.01 * d_total_3_2  # of models.py:133
+            d_minus_2 = -d_k3_2[1]
+            d_damping += d_minus_2 * total_2_2[1]
+            d_stiffness -= d_k3_2[1] * sins_2[t]  # of models.py:127
+            d_total_2_2 = np.zeros_like(y_2)
+            d_total_2_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2_2[0])
+            d_total_2_2[1] = d_k3_2[0] + d_minus_2 * damping  # of models.py:126
+            d_k2 = d_k3 + 0.005 * d_total_2_2  # of models.py:132
+            d_minus_3 = -d_k2[1]
+            d_damping += d_minus_3 * total_4[1]
+            d_stiffness -= d_k2[1] * sins_3[t]  # of models.py:127
+            d_total_4 = np.zeros_like(y_2)
+            d_total_4[0] = d_k2[1] * -stiffness * np.cos(total_4[0])
+            d_total_4[1] = d_k2[0] + d_minus_3 * damping  # of models.py:126
+            d_y_2 = d_y + d_total_3_2 + d_total_2_2 + d_total_4
+            d_k1 = d_product + 0.005 * d_total_4  # of models.py:131
+            d_minus_4 = -d_k1[1]
+            d_damping += d_minus_4 * y_2[1]
+            d_stiffness -= d_k1[1] * sins_4[t]  # of models.py:127
+            d_y_2[0] += d_k1[1] * -stiffness * np.cos(y_2[0])
+            d_y_2[1] += d_k1[0] + d_minus_4 * damping
+            d_y = d_y_2  # of models.py:126
+        return d_y, d_stiffness, d_damping
+
+    return out, pullback
+
+
+def pendulum_value_and_grad(y, stiffness, damping):
+    """Value and gradient of `pendulum` (models.py:121) with respect to `y`,
+    `stiffness` and `damping`.
+    """
+    check_arguments(y, stiffness, damping)
+    # forward
+    totals = []
+    sins = []
+    ys = [y]
+    totals_2 = []
+    sins_2 = []
+    totals_3 = []
+    sins_3 = []
+    sins_4 = []
+    for _ in range(1000):  # models.py:130
+        sin = np.sin(y[0])
+        k1 = np.array([y[1], -stiffness * sin - damping * y[1]])  # models.py:127
+        total = y + 0.005 * k1  # models.py:131
+        sin_2 = np.sin(total[0])
+        # models.py:127
+        k2 = np.array([total[1], -stiffness * sin_2 - damping * total[1]])
+        total_2 = y + 0.005 * k2  # models.py:132
+        sin_3 = np.sin(total_2[0])
+        # models.py:127
+        k3 = np.array([total_2[1], -stiffness * sin_3 - damping * total_2[1]])
+        total_3 = y + 0.01 * k3  # models.py:133
+        sin_4 = np.sin(total_3[0])
+        # models.py:127
+        k4 = np.array([total_3[1], -stiffness * sin_4 - damping * total_3[1]])
+        y = y + 0.0016666666666666668 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)  # models.py:134
+        totals.append(total_3)
+        sins.append(sin_4)
+        totals_2.append(total_2)
+        sins_2.append(sin_3)
+        totals_3.append(total)
+        sins_3.append(sin_2)
+        sins_4.append(sin)
+        ys.append(y)  # models.py:126
+    diff = 1.0 - np.cos(y[0])
+    out = 0.5 * y[1] ** 2 + stiffness * diff  # models.py:135
+    # backward
+    d_y = np.zeros_like(y)
+    d_y[1] = y[1]
+    d_y[0] = stiffness * np.sin(y[0])  # of models.py:135
+    d_stiffness = diff
+    d_damping = 0.0
+    for t in reversed(range(1000)):  # of models.py:130
+        total_3_2 = totals[t]
+        y_2 = ys[t]
+        total_2_2 = totals_2[t]
+        total_4 = totals_3[t]  # of models.py:126
+        d_product = 0.0016666666666666668 * d_y
+        d_k3 = 2.0 * d_product  # of models.py:134
+        d_minus = -d_product[1]
+        d_damping += d_minus * total_3_2[1]
+        d_stiffness -= d_product[1] * sins[t]  # of models.py:127
+        d_total_3_2 = np.zeros_like(y_2)
+        d_total_3_2[0] = d_product[1] * -stiffness * np.cos(total_3_2[0])
+        d_total_3_2[1] = d_product[0] + d_minus * damping  # of models.py:126
+        d_k3_2 = d_k3 + 0.01 * d_total_3_2  # of models.py:133
+        d_minus_2 = -d_k3_2[1]
+        d_damping += d_minus_2 * total_2_2[1]
+        d_stiffness -= d_k3_2[1] * sins_2[t]  # of models.py:127
+        d_total_2_2 = np.zeros_like(y_2)
+        d_total_2_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2_2[0])
+        d_total_2_2[1] = d_k3_2[0] + d_minus_2 * damping  # of models.py:126
+        d_k2 = d_k3 + 0.005 * d_total_2_2  # of models.py:132
+        d_minus_3 = -d_k2[1]
+        d_damping += d_minus_3 * total_4[1]
+        d_stiffness -= d_k2[1] * sins_3[t]  # of models.py:127
+        d_total_4 = np.zeros_like(y_2)
+        d_total_4[0] = d_k2[1] * -stiffness * np.cos(total_4[0])
+        d_total_4[1] = d_k2[0] + d_minus_3 * damping  # of models.py:126
+        d_y_2 = d_y + d_total_3_2 + d_total_2_2 + d_total_4
+        d_k1 = d_product + 0.005 * d_total_4  # of models.py:131
+        d_minus_4 = -d_k1[1]
+        d_damping += d_minus_4 * y_2[1]
+        d_stiffness -= d_k1[1] * sins_4[t]  # of models.py:127
+        d_y_2[0] += d_k1[1] * -stiffness * np.cos(y_2[0])
+        d_y_2[1] += d_k1[0] + d_minus_4 * damping
+        d_y = d_y_2  # of models.py:126
+    return out, (d_y, d_stiffness, d_damping)
