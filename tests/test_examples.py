@@ -1,10 +1,13 @@
 """The examples run, and the generated files beside them are what they generate."""
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -27,3 +30,43 @@ def test_digits(tmp_path: Path) -> None:
         "digits_softmax_regression_grad.py",
     }
     assert written == beside
+
+
+def example(name: str) -> ModuleType:
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_optax_loop() -> None:
+    """The gradients go into an Optax optimizer, and the loss falls by a hundred."""
+    pytest.importorskip("optax")
+    losses = example("optax_loop").train()
+    assert losses[-1] < 1e-2 * losses[0]
+
+
+def test_newton_methods() -> None:
+    """The optimizers find the known minimum, with few steps, and the root."""
+    methods = example("newton_methods")
+    start = np.full(20, 0.5)
+    for solve in (methods.by_products, methods.by_hessians):
+        found = solve(start)
+        np.testing.assert_allclose(found.x, np.ones(20), rtol=1e-6)
+        assert found.nit < 60
+    found = methods.by_sparse_jacobians(-np.ones(200))
+    assert found.success
+    assert np.max(np.abs(found.fun)) < 1e-8
+    assert found.njev < 20
+
+
+@pytest.mark.slow
+def test_benchmark_of_transforms() -> None:
+    """It runs; a short look judges no time."""
+    script = EXAMPLES.parent / "benchmarks" / "transforms.py"
+    command = [sys.executable, str(script), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -62,7 +62,7 @@ def inline_jvp(
         for name, tree, t in zip(names, params[0], given, strict=True):
             pairs += paired(builder, tree, t, name, op, binder)
         value, aux = split_aux(as_values(result), has_aux, op, binder.at)
-        if isinstance(value, Leaf):
+        if isinstance(value, Leaf) and value.value.wrt is None:
             value.value.hint = value.value.hint or name_of_result(nodes)
         setup = builder.nodes[len(nodes) :]  # conversions of the tangents
         builder.nodes = setup
