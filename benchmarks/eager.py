@@ -1,11 +1,12 @@
-"""Eager mode beside PyTorch's: time per op, and a step of a small network.
+"""Eager mode beside PyTorch's and others: time per op, a step of a small network.
 
     python benchmarks/eager.py [--repeat 60] [--only chain]
 
 Each program runs in warm blocks: many runs of one library, then many of the other, in
 turns, garbage collection off, one thread.  The figure is the median of a library's
 fastest block times, in microseconds for each forward op with its share of backward.
-The column `ratio` is ours by PyTorch's.
+The column `ratio` is ours by the other's; `bar` is what it should not pass.  mygrad is
+compared if it is installed.
 """
 
 from __future__ import annotations
@@ -100,8 +101,9 @@ def second_order(t: Any) -> Callable[[], Any]:
     return run
 
 
-def mlp(t: Any) -> Callable[[], Any]:
+def mlp(t: Any, compiled: bool = False) -> Callable[[], Any]:
     """A step of a network 8-16-4 on a batch of 32, plain gradient descent."""
+    backward = {"compiled": True} if compiled and t is tg else {}
     rng = np.random.default_rng(0)
 
     def leaf(*shape: int) -> Any:
@@ -115,7 +117,7 @@ def mlp(t: Any) -> Callable[[], Any]:
     def run() -> Any:
         h = (x @ w1 + b1).tanh()
         loss = ((h @ w2 + b2 - y) ** 2).mean()
-        loss.backward()
+        loss.backward(**backward)
         with t.no_grad():
             for p in parameters:
                 p -= 1e-4 * p.grad
@@ -134,7 +136,90 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Callable[[], Any]], int, float]] = {
     "forward only, no_grad": (lambda t: forward_only(t, False), 3 * OPS, 0.6),
     "second order": (second_order, 3 * OPS, 1.0),
     "MLP step (whole)": (mlp, 1, 0.6),
+    "MLP step, compiled": (lambda t: mlp(t, compiled=True), 1, 0.5),
 }
+
+
+# ------------------------------------------------------------- autograd and mygrad
+def autograd_chain() -> Callable[[], Any]:
+    """The chain of scalar operands with autograd."""
+    import autograd
+    import autograd.numpy as anp
+
+    x = np.linspace(0.1, 1.0, 10, dtype=np.float32)
+
+    def chain(y: Any) -> Any:
+        for _ in range(OPS):
+            y = anp.sin(y) * 1.01 + 0.1
+        return anp.sum(y)
+
+    gradient = autograd.grad(chain)
+    return lambda: gradient(x)
+
+
+def autograd_mlp() -> Callable[[], Any]:
+    """The step of the network with autograd."""
+    import autograd
+    import autograd.numpy as anp
+
+    rng = np.random.default_rng(0)
+    shapes = [(32, 8), (32, 4), (8, 16), (16,), (16, 4), (4,)]
+    x, y, *parameters = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+
+    def loss(parameters: Any) -> Any:
+        w1, b1, w2, b2 = parameters
+        return anp.mean((anp.tanh(x @ w1 + b1) @ w2 + b2 - y) ** 2)
+
+    gradient = autograd.grad(loss)
+
+    def run() -> None:
+        for p, g in zip(parameters, gradient(parameters)):
+            p -= 1e-4 * g
+
+    return run
+
+
+def mygrad_chain() -> Callable[[], Any]:
+    """The chain of scalar operands with mygrad."""
+    import mygrad
+
+    x = mygrad.tensor(np.linspace(0.1, 1.0, 10, dtype=np.float32))
+
+    def run() -> None:
+        y = x
+        for _ in range(OPS):
+            y = mygrad.sin(y) * 1.01 + 0.1
+        y.sum().backward()
+
+    return run
+
+
+def mygrad_mlp() -> Callable[[], Any]:
+    """The step of the network with mygrad."""
+    import mygrad
+
+    rng = np.random.default_rng(0)
+    shapes = [(32, 8), (32, 4), (8, 16), (16,), (16, 4), (4,)]
+    x, y, *arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    parameters = [mygrad.tensor(a) for a in arrays]
+
+    def run() -> None:
+        w1, b1, w2, b2 = parameters
+        ((mygrad.tanh(x @ w1 + b1) @ w2 + b2 - y) ** 2).mean().backward()
+        for p in parameters:
+            p.data -= 1e-4 * p.grad
+            p.null_grad()
+
+    return run
+
+
+OTHERS: dict[str, tuple[Callable, Callable, int]] = {
+    "autograd: chain": (lambda: scalars(tg), autograd_chain, 3 * OPS),
+    "autograd: MLP step": (lambda: mlp(tg), autograd_mlp, 1),
+    "mygrad: chain": (lambda: scalars(tg), mygrad_chain, 3 * OPS),
+    "mygrad: MLP step": (lambda: mlp(tg), mygrad_mlp, 1),
+}
+OTHERS_BAR = 0.25
 
 
 def block(run: Callable[[], Any], count: int) -> float:
@@ -147,9 +232,8 @@ def block(run: Callable[[], Any], count: int) -> float:
     return statistics.median(times)
 
 
-def compare(make: Callable[[Any], Any], libraries: list[Any], repeat: int) -> list:
-    """The time of one run in each library."""
-    runs = [make(t) for t in libraries]
+def compare(runs: list[Callable[[], Any]], repeat: int) -> list[float]:
+    """The time of one run of each, in turns."""
     for run in runs:
         block(run, 5)
     times: list[list[float]] = [[] for _ in runs]
@@ -173,17 +257,30 @@ def main() -> None:
         torch.set_num_threads(1)
     libraries = [tg] if torch is None else [tg, torch]
     gc.disable()
-    heads = f"{'microseconds per op':32}{'tracegrad':>10}{'torch':>10}"
+    heads = f"{'microseconds per op':32}{'tracegrad':>10}{'other':>10}"
     print(f"{heads}{'ratio':>8}{'bar':>6}")
     for name, (make, ops, bar) in PROGRAMS.items():
         if options.only not in name:
             continue
-        times = [1e6 * t / ops for t in compare(make, libraries, options.repeat)]
-        line = f"{name:32}{times[0]:10.2f}"
-        if len(times) > 1:
-            line += f"{times[1]:10.2f}{times[0] / times[1]:8.2f}{bar:6.1f}"
-        print(line, flush=True)
-        gc.collect()
+        show(name, [make(t) for t in libraries], ops, bar, options.repeat)
+    for name, (ours, theirs, ops) in OTHERS.items():
+        if options.only not in name:
+            continue
+        try:
+            runs = [ours(), theirs()]
+        except ImportError:
+            continue
+        show(name, runs, ops, OTHERS_BAR, options.repeat)
+
+
+def show(name: str, runs: list, ops: int, bar: float, repeat: int) -> None:
+    """Print one line of the table."""
+    times = [1e6 * t / ops for t in compare(runs, repeat)]
+    line = f"{name:32}{times[0]:10.2f}"
+    if len(times) > 1:
+        line += f"{times[1]:10.2f}{times[0] / times[1]:8.2f}{bar:6.2f}"
+    print(line, flush=True)
+    gc.collect()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tracegrad.eager.inplace import (
 )
 from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import extras_of
+from tracegrad.eager.numeric import OUT
 from tracegrad.eager.registry import (
     in_place_op,
     named,
@@ -128,6 +129,7 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
 pow_op = entry_of(elementary.power)
 square_op = entry_of(elementary.square)
 pow_op.title = "PowBackward1"
+pow_op.always = (OUT, 0, 1)
 own_rules(elementary.power, rules.POWER)
 own_rules(elementwise.divide, rules.DIVIDE)
 own_rules(select.maximum, rules.MAXIMUM)

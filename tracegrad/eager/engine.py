@@ -78,6 +78,7 @@ class Entry:
         needs: for each parameter, the numbers that its cotangent reads.
         flows: for each parameter, whether it has a derivative at all.
         keeps: whether it is a ufunc of one dtype throughout.
+        always: numbers of values that PyTorch saves for tensors, needed or not.
     """
 
     def __init__(self, op: Op, real: Entry | None = None) -> None:
@@ -90,6 +91,7 @@ class Entry:
         self.elementwise = ufunc if isinstance(ufunc, np.ufunc) else None
         self.zero = False
         self.floats = False
+        self.always: tuple[int, ...] = ()
         self.rules = op.rules
         self.ready = False
 
@@ -324,6 +326,8 @@ def _saved_text(entry: Entry) -> str:
     for slot in entry.slots:
         value = "od" if slot == OUT else f"d{slot}"
         condition = when({slot})
+        if condition and slot in entry.always:
+            condition += " or t is Tensor"
         parts.append(f"{value} if {condition} else None" if condition else value)
     whole = f"({', '.join(parts)},)"
     condition = when(set(entry.slots))

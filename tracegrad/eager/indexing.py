@@ -16,6 +16,7 @@ from tracegrad.eager.inplace import (
     check_partial,
     check_writable,
     in_place,
+    named,
     overlap,
     touched,
 )
@@ -238,12 +239,34 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not check_allowed(self, (value,)) and state.push is None:
         _write(self, arrays, attrs, value)
         return
+    if not arrays and _covers(self, entries):
+        _write_all(self, value)
+        return
     if not arrays:
         view = general(getitem_op, (self,), attrs)
         view.copy_(_without_leading_ones(value, view._data.ndim))
         return
     attrs["unique"] = index.names_once(self._data, arrays)
     in_place(self, lambda x, v: general(setitem_op, (x, v, *arrays), attrs), value)
+
+
+def _covers(x: Tensor, entries: tuple) -> bool:
+    """Whether a subscript of slices shows all of a tensor, as it is."""
+    sizes = x._data.shape
+    return len(entries) <= len(sizes) and all(
+        isinstance(e, slice) and e.indices(n) == (0, n, 1)
+        for e, n in zip(entries, sizes)
+    )
+
+
+def _write_all(x: Tensor, value: Tensor) -> None:
+    """PyTorch writes to the tensor itself then, not to a view."""
+    if value._data.ndim:
+        x.copy_(_without_leading_ones(value, x._data.ndim))
+        return
+    in_place(x, lambda x, v: v.to(x.dtype).expand(x.shape), value)
+    if x._root is None:
+        named(x, "FillBackward3")
 
 
 def _check_put(self: Tensor, value: Tensor) -> None:

@@ -257,9 +257,11 @@ def rebase(self: Tensor, node: Node | None, value: np.ndarray) -> None:
 
 def touched(self: Tensor) -> None:
     """After a change that is not recorded: views take a new node, as in PyTorch."""
-    root = self if self._root is None else self._root
-    if root._views is not None and root._node is not None:
-        refresh_views(root)
+    root: Tensor | None = self if self._root is None else self._root
+    while root is not None:
+        if root._views is not None and root._node is not None:
+            refresh_views(root)
+        root = None if root._origin is None else root._origin()
 
 
 def refresh_views(root: Tensor) -> None:

@@ -100,12 +100,17 @@ def _extreme(which: str, input: Tensor, dim: Any, keepdim: bool) -> Any:
     kind = max_result if which == "max" else min_result
     if not data.ndim:
         return kind(named(clone(input), name), wrap(np.zeros((), np.int64)))
+    if not data.shape[axis]:
+        raise IndexError(
+            f"{which}(): Expected reduction dim {axis} to have non-zero size."
+        )
     places = np.expand_dims(find(data, axis=axis), axis)
     key = scatter.grid_along(places, axis)
     arrays, attrs = index.subscript(data, key)
     values = named(general(getitem_op, (input, *arrays), attrs), name)
     if not keepdim:
         values = named(squeeze(values, axis), name)
+        values._root, values._steps = None, ()  # nobody sees what it is a view of
         places = places.squeeze(axis)
     return kind(values, wrap(places))
 
@@ -181,6 +186,9 @@ def _product_title(node: Any) -> str:
         return "MvBackward0"
     if len(a) == 1 and len(b) == 2:
         return "SqueezeBackward4"
+    if len(a) == 2 and node[3][0] is not None:
+        # PyTorch multiplies the transposed operands.
+        return "TransposeBackward0" if a[0] == 1 else "CloneBackward0"
     return "UnsafeViewBackward0"
 
 

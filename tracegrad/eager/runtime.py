@@ -478,6 +478,8 @@ def record(
     for k, node in enumerate(nodes):
         if node is not None:
             asked |= entry.needs[min(k, last)]
+    if all(isinstance(x, np.ndarray) for x in given):
+        asked |= {*entry.always}
     saved: list[Any] = []
     for slot in entry.slots:
         many = slot == last and entry.op.variadic

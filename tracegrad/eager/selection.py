@@ -13,7 +13,7 @@ from tracegrad.eager.indexing import setitem_op
 from tracegrad.eager.inplace import named
 from tracegrad.eager.reductions import return_type
 from tracegrad.eager.registry import axis_of, sizes_of, torch_function
-from tracegrad.eager.runtime import general
+from tracegrad.eager.runtime import general, shape_error
 from tracegrad.eager.shapes import (
     FULL,
     _basic,
@@ -389,7 +389,10 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 @torch_function("broadcast_tensors")
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """The tensors expanded to one shape."""
-    wanted = np.broadcast_shapes(*[x._data.shape for x in tensors])
+    try:
+        wanted = np.broadcast_shapes(*[x._data.shape for x in tensors])
+    except ValueError as error:
+        raise shape_error(error, *[x._data for x in tensors]) from None
     return tuple([x if x._data.shape == wanted else expand(x, wanted) for x in tensors])
 
 
@@ -434,11 +437,17 @@ def diag_embed(input: Tensor, offset: int = 0) -> Tensor:
     return named(entry_of(diagonal.diag).eager(input, k=offset), "DiagEmbedBackward0")
 
 
+def _check_matrix(name: str, x: Tensor) -> None:
+    if x._data.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
 @torch_function(
     "tril", methods=True, inplace=True, grad=(diagonal.tril, "TrilBackward0")
 )
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two axes, with zeros above."""
+    _check_matrix("tril", input)
     return entry_of(_TRIANGLES[0]).eager(input, k=diagonal)
 
 
@@ -447,6 +456,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
 )
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two axes, with zeros below."""
+    _check_matrix("triu", input)
     return entry_of(_TRIANGLES[1]).eager(input, k=diagonal)
 
 

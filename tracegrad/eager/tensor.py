@@ -133,6 +133,8 @@ class Tensor:
         _made: how a view came about, where that forbids changing it in place:
             "no_grad", "multiple outputs".
         _views: for a root, weak references to its views.
+        _origin: for a tensor made by `detach`, a weak reference to the root of the
+            tensor that it shares memory with.
         _inference: whether it was made in inference mode.
         _tangent: its tangent of forward mode, with the level that it belongs to.
         _retains: whether `retain_grad` was called.
@@ -145,6 +147,7 @@ class Tensor:
     _steps: tuple = ()
     _made: str | None = None
     _views: list | None = None
+    _origin: Any = None
     _inference = False
     _retains = False
     _tangent: tuple[Any, Tensor] | None = None
@@ -390,7 +393,9 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory without history; changes in place are noticed."""
-        return wrap(self._data.view())
+        made = wrap(self._data.view())
+        made._origin = weakref.ref(self if self._root is None else self._root)
+        return made
 
     def detach_(self) -> Tensor:
         """Cut this tensor off from its history."""

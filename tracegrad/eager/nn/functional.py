@@ -9,6 +9,7 @@ import numpy as np
 
 from tracegrad.eager import activations
 from tracegrad.eager.arithmetic import clamp, where
+from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
 from tracegrad.eager.nn import convolution
@@ -91,13 +92,30 @@ def _reduced(loss: Tensor, reduction: str, name: str | None = None) -> Tensor:
     return loss if name is None else named(loss, name)
 
 
+def _fitted(name: str | None, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in one shape, so that their dtypes count alike.
+
+    Raises:
+        NotImplementedError: PyTorch's message, if both are integers.
+    """
+    if input._data.shape != target._data.shape:
+        input, target = FUNCTIONS["broadcast_tensors"](input, target)
+    kinds = {x._data.dtype.kind for x in (input, target)}
+    if name is not None and not kinds & {"f", "c"}:
+        kind = SCALAR_TYPES[from_numpy_dtype(np.result_type(input._data, target._data))]
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{kind}'")
+    return input, target
+
+
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Squares of the differences."""
+    input, target = _fitted("mse", input, target)
     return _reduced((input - target) ** 2, reduction, "MseLossBackward0")
 
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Sizes of the differences."""
+    input, target = _fitted(None, input, target)
     return _reduced((input - target).abs(), reduction)
 
 
@@ -107,6 +125,7 @@ def smooth_l1_loss(
     """Half a square near 0, a size beyond `beta`."""
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
+    input, target = _fitted("smooth_l1", input, target)
     gap = (input - target).abs()
     loss = where(gap < beta, 0.5 * gap**2 / beta, gap - 0.5 * beta)
     return _reduced(loss, reduction, "SmoothL1LossBackward0")
