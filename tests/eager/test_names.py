@@ -91,6 +91,29 @@ t.conv1d(b, c[:, :3, :2]) | t.dropout(x, 0.5, False) | t.embedding(x, n[:2])
 t.cosine_similarity(x, y) | t.pairwise_distance(x, y)
 t.bilinear(x, y, c[:, :, :4], v[:2])
 """
+RESAMPLED = """
+F.unfold(d, 2) | F.unfold(d, (2, 3), padding=1, stride=2) | F.unfold(d, 2, dilation=2)
+F.unfold(d[0], 2) | F.fold(F.unfold(d, 2), (4, 5), 2) | F.fold(d[0], (4, 5), 2)
+F.fold(F.unfold(d, 2, 1, 1, 2), (4, 5), 2, padding=1, stride=2) | F.interpolate(b, 7)
+F.conv_transpose1d(b, m[:3, :2, None] * v[:3]) | F.conv_transpose2d(d, g)
+F.conv_transpose2d(d, g, v[:3], stride=2, padding=1, output_padding=1)
+F.conv_transpose2d(d, g, dilation=2) | F.conv_transpose2d(d[0], g, padding=1)
+F.conv_transpose2d(d, g[:, :2], groups=2, stride=(2, 1))
+F.interpolate(d, scale_factor=2) | F.interpolate(d, (7, 3), mode="bilinear")
+F.interpolate(b, 3, mode="linear")
+F.interpolate(d, (7, 3), mode="bilinear", align_corners=True)
+F.interpolate(d, scale_factor=1.7, mode="bilinear")
+F.interpolate(d, (2, 2), mode="area") | F.interpolate(d, (7, 9), mode="bicubic")
+F.interpolate(d, (3, 2), mode="nearest-exact")
+F.interpolate(d, (7, 9), mode="bicubic", align_corners=True) | F.interpolate(d)
+"""
+SPECIAL = """
+t.special.expit(x) | t.special.gammaln(u) | t.special.entr(u) | t.special.i1(x)
+t.special.i0e(x) | t.special.i1e(x) | t.special.ndtr(x) | t.special.ndtri(u)
+t.special.log_ndtr(x) | t.special.xlog1py(x, u) | t.special.logsumexp(x, 1)
+t.special.softmax(x, 1) | t.special.erf(n) | t.special.multigammaln(u + 2, 2)
+t.special.polygamma(1, u) | t.special.psi(u) | t.special.logit(u) | t.special.sinc(x)
+"""
 METHODS = """
 x.nelement() | z.is_nonzero() | x.is_nonzero() | n.is_signed() | x.is_same_size(y)
 x.is_conj() | x.resolve_conj() | x.get_device() | x.is_cpu | x.new_tensor([1])
@@ -106,11 +129,15 @@ ALL = {
     "measures": MEASURES,
     "linalg": LINALG,
     "networks": NETWORKS,
+    "resampled": RESAMPLED,
+    "special": SPECIAL,
     "methods": METHODS,
 }
 
 
 MORE = {
+    "d": "(c.reshape(-1) * 2)[:40].reshape(1, 2, 4, 5)",
+    "g": "c.reshape(-1)[:24].reshape(2, 3, 2, 2)",
     "p": "s.detach() * 0 + s + 4 * t.eye(3)",
     "sign": "t.tensor([[1.0, -1.0, 1.0, -1.0]] * 3)",
 }
@@ -123,7 +150,17 @@ def test_same(kind, expression):
 
 
 # Where PyTorch has no second derivative, or its first is a constant.
-NO_SECOND = ("heaviside", "pdist", "cdist", "mode", "polygamma", "mvlgamma")
+# (PyTorch's trigamma has eight digits.)
+NO_SECOND = (
+    "gammaln",
+    "psi",
+    "heaviside",
+    "pdist",
+    "cdist",
+    "mode",
+    "polygamma",
+    "mvlgamma",
+)
 
 
 def second(expression):

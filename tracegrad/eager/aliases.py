@@ -10,7 +10,7 @@ import numpy as np
 from tracegrad.eager.creation import full, tensor
 from tracegrad.eager.dtypes import NAMES
 from tracegrad.eager.inplace import LEAF, in_place, named
-from tracegrad.eager.nn import functional, losses, norms
+from tracegrad.eager.nn import functional, losses, norms, resampling
 from tracegrad.eager.registry import FUNCTIONS, sizes_of, torch_function
 from tracegrad.eager.tensor import Tensor, wrap
 
@@ -225,3 +225,5 @@ for _name in (
     "triplet_margin_loss",
 ):
     torch_function(_name)(getattr(losses, _name))
+for _name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
+    torch_function(_name)(getattr(resampling, _name))
