@@ -218,7 +218,7 @@ def test_libraries_are_not_touched(traced) -> None:
 @pytest.mark.parametrize(
     "solve",
     [
-        lambda f: scipy.integrate.quad(f, 0.0, 3.0)[0],
+        lambda f: scipy.integrate.quad_vec(f, 0.0, 3.0)[0],
         lambda f: scipy.integrate.nquad(f, [[0.0, 3.0]])[0],
         lambda f: scipy.optimize.minimize_scalar(f, (0.0, 3.0)).x,
     ],

@@ -12,7 +12,7 @@ import pytest
 import scipy.linalg
 from jax.experimental.ode import odeint as jax_odeint
 from scipy import optimize
-from scipy.integrate import odeint, solve_ivp
+from scipy.integrate import odeint, quad, solve_ivp
 
 import tracegrad as tg
 
@@ -285,6 +285,33 @@ def test_the_saved_file_of_an_equation(tmp_path):
     text = str(source)
     assert text.count("def adjoint(") == 1
     assert "for i in reversed(range(times.shape[0])):" in text
+
+
+# --------------------------------------------------------------------------- integrals
+def by_quad(p, a, b):
+    return quad(lambda x: np.exp(-p * x**2) * x, a, b)[0]
+
+
+def by_quad_of_arrays(p, a, b):
+    def integrand(x, s):
+        return np.sum(p * np.cos(x * B)) * np.exp(-s * x)
+
+    value, _ = quad(integrand, 0.0, np.inf, args=(a * b,), epsabs=1e-12)
+    return value**2
+
+
+@pytest.mark.parametrize("f", [by_quad, by_quad_of_arrays])
+def test_integrals(f):
+    args = (1.3 if f is by_quad else np.array([1.0, -2.0, 0.5]), 0.4, 1.5)
+    moved = 0.7 if f is by_quad else np.array([0.3, 0.5, -0.2]), -0.4, 0.9
+    grads = tg.grad(f, argnums=(0, 1, 2))(*args)
+    total = sum(np.sum(d * t) for d, t in zip(grads, moved, strict=True))
+    along = lambda h: f(*[x + h * t for x, t in zip(args, moved, strict=True)])
+    np.testing.assert_allclose(total, slope(along, 0.0), rtol=1e-8)
+    np.testing.assert_allclose(tg.jvp(f, args, moved)[1], total, rtol=1e-8)
+    second = tg.grad(tg.grad(f, argnums=1), argnums=1)(*args)
+    by_a = lambda a: tg.grad(f, argnums=1)(args[0], a, args[2])
+    np.testing.assert_allclose(second, slope(by_a, args[1]), rtol=1e-7)
 
 
 # ------------------------------------------------------------------------------ errors

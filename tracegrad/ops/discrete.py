@@ -13,6 +13,7 @@ from typing import Any
 from tracegrad.ops import elementary, gammas
 from tracegrad.ops.define import accept
 from tracegrad.ops.distributions import (
+    doubled,
     exp,
     expm1,
     gammaln,
@@ -57,7 +58,7 @@ def _method(shapes: list[str], formula: Callable) -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        k, *of_shape, loc = lifted(tuple(bound.arguments.values()))
+        k, *of_shape, loc = map(doubled, lifted(tuple(bound.arguments.values())))
         return formula(k if is_number(loc, 0) else k - loc, *of_shape)
 
     return call

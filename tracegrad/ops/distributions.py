@@ -87,12 +87,18 @@ def is_number(x: Any, value: float) -> bool:
     return known is not None and known == value
 
 
+def doubled(x: Any) -> Any:
+    """`x` in double precision, in which SciPy computes."""
+    if dtype_of(x).kind == "f" and dtype_of(x).itemsize < 8:
+        return astype(x, dtype=np.dtype(np.float64))
+    return x
+
+
 def standardised(x: Any, loc: Any, scale: Any) -> Any:
     """(x - loc) / scale in double precision, in which SciPy computes."""
     z = x if is_number(loc, 0) else x - loc
     z = z if is_number(scale, 1) else z / scale
-    if dtype_of(z).kind == "f" and dtype_of(z).itemsize < 8:
-        z = astype(z, dtype=np.dtype(np.float64))
+    z = doubled(z)
     return z if z is x else called(z, "z")
 
 
@@ -159,6 +165,7 @@ def _method(
         x, *of_shape, loc, scale = lifted(tuple(bound.arguments.values()))
         if method in _ON_LEVELS:
             assert formula is not None
+            x, *of_shape = map(doubled, (x, *of_shape))
             return placed(formula(x, *of_shape), loc, scale)
         z = standardised(x, loc, scale)
         if method not in ("pdf", "logpdf"):
@@ -167,7 +174,9 @@ def _method(
         if method == "pdf" and formula is not None:
             out = formula(z, *of_shape)
             return out if is_number(scale, 1) else out / scale
-        out = logpdf(z, *of_shape, *([] if is_number(scale, 1) else [log(scale)]))
+        out = logpdf(
+            z, *of_shape, *([] if is_number(scale, 1) else [log(doubled(scale))])
+        )
         return exp(out) if method == "pdf" else out
 
     return call

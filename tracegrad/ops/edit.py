@@ -13,7 +13,13 @@ from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import along, getitem
-from tracegrad.ops.infer import broadcast_shapes, elementwise, normal_axis, refuse
+from tracegrad.ops.infer import (
+    broadcast_shapes,
+    count_true,
+    elementwise,
+    normal_axis,
+    refuse,
+)
 from tracegrad.ops.rearrange import tile
 from tracegrad.ops.record import (
     Scattered,
@@ -278,15 +284,16 @@ def _(a, ind, v, mode="raise"):
 
 @accept(updates=[np.place])
 def _(arr, mask, vals):
-    if is_traced(mask):
+    mask = mask if is_traced(mask) else np.asarray(mask, bool)
+    count = count_true(mask)  # a number, if the mask depends on constants only
+    if not isinstance(count, int):
         raise ArgumentError(
             "np.place with a traced mask takes a number of values that depends on data",
             op="np.place",
             fix="use np.where(mask, value, x)",
         )
-    mask = np.asarray(mask, bool)
     v = ravel(as_array(vals))
-    count, given = int(np.count_nonzero(mask)), int(shape_of(v)[0])
+    given = int(shape_of(v)[0])
     reps = -(-count // given)
     v = getitem(tile(v, reps=(reps,)) if reps > 1 else v, index=(Slice(None, count),))
     return write(arr, mask, v)

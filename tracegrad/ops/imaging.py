@@ -275,4 +275,5 @@ def _(
     else:
         nearest = [floor(row + 0.5) for row in limited]
         out = read(x, tuple([astype(p, dtype=np.dtype(np.intp)) for p in nearest]))
-    return out if mode == "nearest" else where(inside, out, cval)
+    out = out if mode == "nearest" else where(inside, out, cval)
+    return out if dtype_of(out) == dtype_of(x) else astype(out, dtype=dtype_of(x))

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError
-from tracegrad.ir.dims import compare
+from tracegrad.ir.dims import compare, names
 from tracegrad.ir.graph import Const, Node, Value
-from tracegrad.ir.types import ArrayType, Shape, Size
+from tracegrad.ir.types import ArrayType, Dim, Shape, Size
+
+# How the names of sizes begin that masks decide.
+COUNT = "count"
 
 
 class _Decider(threading.local):
@@ -68,6 +71,17 @@ def count_true(mask: Any) -> Size:
         "the number of true elements of a mask cannot be known from the types alone",
         fix="use np.where(mask, x, 0.0), which keeps the shape",
     )
+
+
+def is_one_by_mask(size: Size) -> bool:
+    """Whether a mask has selected one element, where its number of elements is `size`.
+
+    Sizes of arguments are never 1 where they have a name; those of masks may be.
+    """
+    if not isinstance(size, Dim) or decider.ask is None:
+        return False
+    counted = any(name.startswith(COUNT) for name in names(size))
+    return counted and decider.ask("==", size, 1)
 
 
 def same_size(a: Size, b: Size) -> bool:

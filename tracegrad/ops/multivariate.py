@@ -9,7 +9,7 @@ import numpy as np
 
 from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ops.define import ACCEPT, accept
-from tracegrad.ops.distributions import exp, gammaln, lifted, xlogy
+from tracegrad.ops.distributions import doubled, exp, gammaln, lifted, xlogy
 from tracegrad.ops.index import drop_axes, expand_dims
 from tracegrad.ops.infer import refuse, same_size, shape_text
 from tracegrad.ops.join import concatenate
@@ -30,7 +30,7 @@ def _normal(x: Any, mean: Any, cov: Any, name: str) -> tuple[Any, Any, Any]:
             fix="give the matrix of covariances",
         )
     given = [x, cov] if mean is None else [x, cov, mean]
-    x, cov, *means = lifted(tuple(map(as_array, given)))
+    x, cov, *means = map(doubled, lifted(tuple(map(as_array, given))))
     if ndim_of(cov) < 2:
         size = shape_of(means[0])[0] if means and ndim_of(means[0]) else 1
         size = shape_of(cov)[0] if ndim_of(cov) else size

@@ -146,7 +146,7 @@ def _(x, N=None, increasing=False):
 
 # ------------------------------------------------------------------------------- roots
 @op(
-    infer=lambda p: ArrayType((p.shape[0] - 1,), np.dtype(np.complex128)),
+    infer=lambda p: ArrayType((p.shape[0] - 1,), np.result_type(p.dtype, np.complex64)),
     samples=[
         data((1.0, 0.5, 2.0, -1.0)).with_(),
         data((2.0, -1.0, -3.0)).with_(),
@@ -159,12 +159,12 @@ def roots(p):
     By the implicit function theorem a simple root r moves with coefficient k by
     -r**(n - k) / p'(r); for multiple roots the derivative is infinite.
     """
-    return xp.roots(p).astype(complex)
+    return xp.roots(p) + 0j
 
 
 @roots.body("jax")
 def _(p):
-    return xp.roots(p, strip_zeros=False).astype(complex)  # type: ignore[call-arg]
+    return xp.roots(p, strip_zeros=False) + 0j  # type: ignore[call-arg]
 
 
 @roots.vjp

@@ -13,7 +13,7 @@ from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.dims import exact_div
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim
-from tracegrad.ops.define import accept, op
+from tracegrad.ops.define import METHODS, accept, op
 from tracegrad.ops.index import along, expand_dims, getitem
 from tracegrad.ops.infer import broadcast_shapes, normal_axis, refuse, shape_text
 from tracegrad.ops.join import concatenate
@@ -22,6 +22,7 @@ from tracegrad.ops.record import (
     Scattered,
     as_array,
     as_operand,
+    dtype_of,
     is_traced,
     ndim_of,
     shape_of,
@@ -366,8 +367,9 @@ def _end(value: Any, x: Any, axis: int) -> Any:
 def _(ary, to_end=None, to_begin=None):
     x = ravel(as_array(ary))
     x = getitem(x, index=(Slice(1, None),)) - getitem(x, index=(Slice(None, -1),))
-    begin = [] if to_begin is None else [ravel(as_array(to_begin))]
-    end = [] if to_end is None else [ravel(as_array(to_end))]
+    cast = lambda part: METHODS["astype"](ravel(as_array(part)), dtype_of(x))
+    begin = [] if to_begin is None else [cast(to_begin)]
+    end = [] if to_end is None else [cast(to_end)]
     return concatenate(*begin, x, *end) if begin or end else x
 
 

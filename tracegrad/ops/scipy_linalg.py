@@ -13,6 +13,7 @@ import numpy as np
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.index import Slice
 from tracegrad.ir.types import ArrayType
+from tracegrad.ops.cast import astype
 from tracegrad.ops.decompositions import (
     at_least,
     cholesky,
@@ -40,7 +41,7 @@ from tracegrad.ops.linalg import (
 )
 from tracegrad.ops.order import take
 from tracegrad.ops.product import column
-from tracegrad.ops.record import as_array, ndim_of, shape_of
+from tracegrad.ops.record import as_array, dtype_of, ndim_of, shape_of
 from tracegrad.ops.sample import arg
 from tracegrad.ops.shape import swap_last
 from tracegrad.ops.triangular import cho_solve_call, solve_triangular, stacked
@@ -105,7 +106,9 @@ def _(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
 
 @accept("scipy.linalg:det")
 def _(a, overwrite_a=False, check_finite=True):
-    return det(as_array(a))
+    made = det(as_array(a))
+    narrow = dtype_of(made) == np.float32  # SciPy gives a Python float
+    return astype(made, dtype=np.dtype(float)) if narrow else made
 
 
 @accept("scipy.linalg:pinv")

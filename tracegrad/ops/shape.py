@@ -15,6 +15,7 @@ from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.index import drop_axes, expand_dims, flip_axes
 from tracegrad.ops.infer import (
     broadcast_shapes,
+    is_one_by_mask,
     like_first,
     normal_axes,
     normal_axis,
@@ -216,6 +217,11 @@ def _(a, order="C"):
     )
 
 
+@accept(properties=["flat"])
+def _(a):
+    return _reordered(as_array(a), (-1,), "C", "x.flat")
+
+
 @accept(methods=["flatten"])
 def _(a, order="C"):
     if order == "C":
@@ -264,7 +270,7 @@ def squeeze(a, axis=None):
     a = as_array(a)
     shape = shape_of(a)
     if axis is None:
-        axes = tuple([i for i, s in enumerate(shape) if s == 1])
+        axes = tuple([i for i, s in enumerate(shape) if s == 1 or is_one_by_mask(s)])
     else:
         axes = tuple(sorted(normal_axes(axis, len(shape))))
         for i in axes:

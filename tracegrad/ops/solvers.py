@@ -1,8 +1,9 @@
 """SciPy's solvers: ops that call a function of the user's, their region.
 
-`find_root` finds where its region is zero; `integrate` follows the differential
-equation whose right-hand side it is.  What a region reads of the outside are leading
-inputs; behind them stand the solver's own arrays: a first guess, times.
+`find_root` finds where its region is zero, `quadrature` gives the integral of it;
+`integrate` follows the differential equation whose right-hand side it is.  What a
+region reads of the outside are leading inputs; behind them stand the solver's own
+arrays: a first guess, times.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ REPORTS = {
     ".njev": _INT,
     ".iterations": _INT,
     ".function_calls": _INT,
+    "[1]": ArrayType((), np.dtype(float), True),  # the error that `quad` estimates
 }
+FIRST = "[0]"
 LAST_COLUMN, LAST_ROW = ".y[:, -1]", "[-1]"
 
 
@@ -42,7 +45,8 @@ class Solver:
         module: where the function is, `scipy.optimize`.
         function: its name there.
         kind: "root", or "point" for one that looks for `f(x) = x`; "rows" and "columns"
-            for the solution of a differential equation, by the axis that one time is.
+            for the solution of a differential equation, by the axis that one time is;
+            "integral".
         data: name of each array that the solver is given.
         layout: how these stand in the call: (keyword or None, how many of them make a
             tuple there, 0 for one that stands alone).
@@ -79,7 +83,7 @@ class Solver:
 
 def is_solver(node: Node) -> bool:
     """Whether the node is a call of a solver."""
-    return node.op is find_root or node.op is integrate
+    return node.op in (find_root, integrate, quadrature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +146,8 @@ def option(text: str) -> Any:
 
 def read(found: Any, field: str) -> Any:
     """One output of what a solver returned."""
-    if field == LAST_ROW:
-        return found[-1]
+    if field in (LAST_ROW, FIRST, "[1]"):
+        return found[int(field[1:-1])]
     if field == LAST_COLUMN:
         return found.y[:, -1]
     return getattr(found, field[1:]) if field else found
@@ -162,6 +166,12 @@ def _infer_solution(*types: ArrayType, regions: Sequence[Graph], solver: Solver)
     return _typed(y, solver)
 
 
+def _infer_integral(*types: ArrayType, regions: Sequence[Graph], solver: Solver) -> Any:
+    t = regions[0].results[0].type
+    single = not t.shape  # a Python float then
+    return _typed(ArrayType(t.shape, np.dtype(float), single), solver)
+
+
 def _typed(t: ArrayType, solver: Solver) -> Any:
     made = tuple([REPORTS.get(field, t) for field in solver.fields])
     return made[0] if len(made) == 1 else made
@@ -176,6 +186,7 @@ def _solver(name: str, infer: Callable, noun: str) -> Op:
 
 find_root = _solver("find_root", _infer_root, "root")
 integrate = _solver("integrate", _infer_solution, "y")
+quadrature = _solver("quadrature", _infer_integral, "integral")
 
 
 def stepping(solver: Solver) -> Solver:

@@ -182,7 +182,10 @@ def stand_in(x: Any) -> Any:
     ):
         made = Function(x)
     elif isinstance(x, type):
-        if module_of(x).startswith("scipy.") and accepted(x) is not None:
+        module = module_of(x)
+        # A sparse matrix is made of plain data, which a constant of a trace is not.
+        sparse = module.startswith("scipy.sparse.")
+        if sparse or (module.startswith("scipy.") and accepted(x) is not None):
             made = Function(x)
     else:
         made = stand_in_of(x)

@@ -30,7 +30,7 @@ from tracegrad.ir.types import Dim, Size, is_scalar_literal
 from tracegrad.ops.create import dim
 from tracegrad.ops.define import HANDLERS, OPERATORS, Op
 from tracegrad.ops.evaluate import run_nodes
-from tracegrad.ops.infer import shape_text
+from tracegrad.ops.infer import COUNT, shape_text
 from tracegrad.ops.masks import true_count
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.trace.buffers import DEPTH
@@ -552,7 +552,7 @@ class Session:
         }
         taken |= {str(size) for size, _ in self.masks.values()}
         count = 1
-        while (name := f"count_{count}" if count > 1 else "count") in taken:
+        while (name := f"{COUNT}_{count}" if count > 1 else COUNT) in taken:
             count += 1
         return name
 

@@ -32,6 +32,7 @@ from tracegrad.ops.solvers import (
     Solver,
     find_root,
     integrate,
+    quadrature,
 )
 from tracegrad.trace.bodies import record
 from tracegrad.trace.boundary import holds_handles, lower, name_result
@@ -69,6 +70,8 @@ class Taken:
     @property
     def notes(self) -> str:
         """How it is differentiated."""
+        if self.kind == "integral":
+            return "the integral of the slope; the estimate of the error is constant"
         if self.kind in ("rows", "columns"):
             return "the adjoint equation is solved backwards by the same function"
         return "by the implicit function theorem; the first guess has no derivative"
@@ -98,6 +101,13 @@ SOLVERS: dict[str, Taken] = {
     ),
     "scipy.optimize:fsolve": Taken("func", (("x0", 0),), ("fprime",)),
     "scipy.optimize:fixed_point": Taken("func", (("x0", 0),), kind="point"),
+    "scipy.integrate:quad": Taken(
+        "func",
+        (("a", 0), ("b", 0)),
+        fields=("[0]", "[1]"),
+        kind="integral",
+        refused=("full_output", "weight", "wvar", "complex_func"),
+    ),
     "scipy.integrate:odeint": Taken(
         "func",
         (("y0", 0), ("t", 0)),
@@ -220,11 +230,14 @@ class _Call:
         )
         differential = taken.kind in ("rows", "columns")
         op = integrate if differential else find_root
+        op = quadrature if taken.kind == "integral" else op
         node = record(session, op, parts, {"solver": solver}, after=data)
         outs = [make(v, session) for v in node.outputs]
         if not taken.fields:
             name_result(outs[0], session)
             return outs[0]
+        if op is quadrature:
+            return tuple(outs)
         for v, field in zip(node.outputs, taken.fields, strict=True):
             v.hint = field[1:]
         made: dict[str, Any] = dict(
@@ -399,7 +412,13 @@ class _Call:
         return repr(x)
 
 
-_NAMES = {"root": "residual", "point": "step", "rows": "rhs", "columns": "rhs"}
+_NAMES = {
+    "integral": "integrand",
+    "root": "residual",
+    "point": "step",
+    "rows": "rhs",
+    "columns": "rhs",
+}
 
 
 def _parameters(function: Callable, count: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -167,6 +168,15 @@ def _globals_of(function: Any) -> dict[str, Any] | None:
     return function.__globals__
 
 
+@contextmanager
+def _stand_ins(spaces: list[dict[str, Any]], captures: Captures) -> Iterator[None]:
+    """Context: stand-ins in modules, and in the cells and attributes in reach."""
+    found = [*captures.reads.values(), *captures.libraries]
+    reads = [(r.kind, r.where, r.name, r.value) for r in found]
+    with swapping(spaces, _builtins(captures)), swapping_reads(reads):
+        yield
+
+
 def _trace_once(
     function: Callable[..., Any],
     args: list[Any],
@@ -210,9 +220,7 @@ def _trace_once(
         _definition(function),
         getattr(function, "__name__", type(function).__name__),
     )
-    found = [*captures.reads.values(), *captures.libraries]
-    reads = swapping_reads([(r.kind, r.where, r.name, r.value) for r in found])
-    with swapping(spaces, _builtins(captures)), reads, _Running(session):
+    with _stand_ins(spaces, captures), _Running(session):
         result = _called(session, watch, function, given, named)
     for code, space in session.locator.seen.values():
         session.captures.add_code(original_code(code), space)
