@@ -264,6 +264,23 @@ def test_arrays_in_loops() -> None:
         agrees(f, [RNG.normal(size=3) for _ in range(4)])
 
 
+def test_an_if_in_a_python_loop_stays_one() -> None:
+    def f(x):
+        total = 0.0
+        for i in range(len(x)):
+            if x[i] > 0:
+                total = total + x[i] ** 2
+            else:
+                total = total - 0.5 * x[i]
+        return total
+
+    counts = []
+    for n in (6, 30):
+        g = agrees(f, [RNG.normal(size=n) for _ in range(2)])
+        counts.append(len(str(g.source()).splitlines()))
+    assert counts[0] == counts[1] < 45
+
+
 # ---------------------------------------------------------------------- stores in arms
 def test_stores_in_arms() -> None:
     def f(x):

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.ir.graph import Const, Value
-from tracegrad.ir.region import Open
+from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.region import Open, substituted
 from tracegrad.ir.tree import map_leaves
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.control import TURNS, loop_attrs
@@ -51,8 +51,17 @@ from tracegrad.trace.ways import (
     put,
 )
 
-
 # ---------------------------------------------------------------------------- branches
+_NEAR = 12  # nodes before a branch among which its views are looked for
+
+
+def _view_key(node: Node) -> Any:
+    """Equal for views that are the same."""
+    if node.op.aliases is None:
+        return id(node)
+    return id(node.op), tuple(map(id, node.inputs)), repr(node.attrs)
+
+
 class _Join:
     """Two arms that become one node.
 
@@ -90,17 +99,40 @@ class _Join:
         """Record the node."""
         if not self.pairs:
             return ()
-        parts = [
-            Open(name, [], [], way.nodes, [pair[i] for pair in self.pairs])
-            for i, (name, way) in enumerate(
-                zip(("true", "false"), self.ways, strict=True)
-            )
-        ]
+        known = {_view_key(n): n for n in self.session.builder.nodes[-_NEAR:]}
+        parts = []
+        for i, (name, way) in enumerate(zip(("true", "false"), self.ways, strict=True)):
+            results = [pair[i] for pair in self.pairs]
+            nodes, results = self._ahead(way.nodes, results, known)
+            parts.append(Open(name, [], [], nodes, results))
         node = record(self.session, cond_op, parts, {}, before=[which])
         for v, (hint, user) in zip(node.outputs, self.hints, strict=True):
             if hint is not None:
                 v.hint, v.user = hint, user
         return node.outputs
+
+    def _ahead(
+        self, nodes: Sequence[Node], results: list[Value], known: dict[Any, Node]
+    ) -> tuple[list[Node], list[Value]]:
+        """The nodes of an arm without views of what is outside, which go before it.
+
+        So the arms of all turns of a Python loop, `x[0]`, `x[1]`, …, are alike.
+        """
+        kept: list[Node] = []
+        inside: set[Value] = set()
+        same: dict[Value, Value] = {}
+        for node in nodes:
+            if node.op.aliases is None or not inside.isdisjoint(node.inputs):
+                kept.append(node)
+                inside.update(node.outputs)
+                continue
+            (node,), _ = substituted([node], [], same)
+            first = known.setdefault(_view_key(node), node)
+            if first is node:
+                self.session.builder.append(node)
+            else:
+                same.update(zip(node.outputs, first.outputs, strict=True))
+        return substituted(kept, results, same)
 
     def array(self, v: Value, parts: Sequence[Any]) -> Handle:
         """The user's array for a result of which the arms gave `parts`."""
