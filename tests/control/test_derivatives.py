@@ -1,10 +1,20 @@
 """Values, gradients and second derivatives, against JAX and central differences."""
 
+import tracemalloc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from control.programs import BOUNDED, UNBOUNDED, X, Y
+from control.programs import (
+    BOUNDED,
+    UNBOUNDED,
+    X,
+    Y,
+    nested,
+    recurrence,
+    scan_in_scan,
+)
 
 import tracegrad as tg
 
@@ -174,3 +184,45 @@ def test_carry_in_the_variable_of_an_argument(backend) -> None:
     found = tg.grad(function, argnums=(0, 1), backend=backend)(X, w)
     for i in range(2):
         np.testing.assert_allclose(found[i], slope(function, X, w, i), atol=1e-6)
+
+
+def test_segments_save_memory() -> None:
+    def function(x, checkpoint):
+        def step(h, _):
+            for _ in range(4):
+                h = np.sin(h) * 1.1
+            return h, None
+
+        return np.sum(tg.scan(step, x, None, length=400, checkpoint=checkpoint)[0])
+
+    x = np.linspace(0.1, 1.0, 2000)
+    peaks, grads = [], []
+    for checkpoint in (None, "sqrt"):
+        fixed = lambda x, checkpoint=checkpoint: function(x, checkpoint)
+        g = tg.grad(fixed)
+        g(x)
+        tracemalloc.start()
+        grads.append(g(x))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    np.testing.assert_allclose(*grads, rtol=1e-12)
+    assert peaks[1] < 0.15 * peaks[0]
+
+
+@pytest.mark.parametrize("program", [nested, scan_in_scan, recurrence], ids=NAMES)
+def test_hessians_against_jax(program) -> None:
+    """Forward over reverse, through nests."""
+    want = jax.hessian(lambda x: program(jax.lax, jnp, x, Y))(X)
+    function = lambda x: program(tg, np, x, rows_of(x))
+    np.testing.assert_allclose(tg.hessian(function)(X), want, atol=1e-10)
+    rows = tg.jacfwd(tg.grad(function))(X)
+    np.testing.assert_allclose(rows, want, atol=1e-10)
+    batch = np.stack([X, -X])
+    mapped = tg.vmap(tg.grad(function))(batch)
+    one = [tg.grad(function)(x) for x in batch]
+    np.testing.assert_allclose(mapped, one, atol=1e-12)
+
+
+def rows_of(x):
+    """The matrix as a traced value, whose rows a traced counter may choose."""
+    return Y + 0.0 * x

@@ -165,6 +165,13 @@ def test_off_by_a_switch() -> None:
     rolled, flat = tg.grad(filtered), tg.grad(filtered, reroll=False)
     assert "for t in " in str(rolled.source(X, 0.7))
     assert "for t in " not in str(flat.source(X, 0.7))
+    for roll in (True, False):
+        made = tg.compile(filtered, reroll=roll)
+        np.testing.assert_allclose(made(X, 0.7), filtered(X, 0.7))
+        assert ("for t in " in str(made.source())) is roll
+        _, pullback = tg.vjp(filtered, X, 0.7, reroll=roll)
+        np.testing.assert_allclose(pullback(1.0)[0], rolled(X, 0.7))
+        assert ("for t in " in str(pullback.source())) is roll
     _, push = tg.linearize(lambda x: filtered(x, 0.7), X)
     np.testing.assert_allclose(push(X), rolled(X, 0.7) @ X)
 

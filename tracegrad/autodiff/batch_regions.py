@@ -15,7 +15,7 @@ from typing import Any
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.region import copied
 from tracegrad.ir.types import ArrayType, Size
-from tracegrad.ops.control import RESULT, Loop, cond, undefined
+from tracegrad.ops.control import RESULT, Loop, array_of_stack, cond, undefined
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.reduce import any as reduce_any
@@ -29,15 +29,23 @@ BatchNodes = Callable[..., dict[Value, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """A stack of a loop's turns, whose second axis counts the examples."""
+    """A stack of a loop's turns, whose second axis counts the examples.
+
+    Attributes:
+        stack: the stack.
+        listed: whether it may be a list.
+    """
 
     stack: Ref
+    listed: bool = True
 
     @property
     def batch(self) -> Ref:
         """The same with the examples first."""
         axes = (1, 0, *range(2, self.stack.ndim))
-        return transpose(self.stack, axes=axes)
+        return transpose(
+            array_of_stack(self.stack) if self.listed else self.stack, axes=axes
+        )
 
 
 @dataclass(slots=True)
@@ -190,8 +198,9 @@ def _selected(
         there = [v not in unmade for v in p.single]
         results = [p.whole(k) for k, made in enumerate(there) if made]
         nodes, found = copied(p.scratch.nodes, results, places)
+        read = {v for n in nodes for v in n.inputs}
         for n in nodes:
-            if n.op is not undefined:
+            if n.op is not undefined or n.out in read:
                 n.at, n.phase, n.derived = n.at or node.at, node.phase, True
                 builder.append(n)
         rest = iter(found)
@@ -338,7 +347,8 @@ class _Loop:
                 self.known[node.outputs[k]] = self.builder.wrap(outputs[k])
         for s, flag in enumerate(stacked):
             if flag:
-                stack = Turns(self.builder.wrap(outputs[n + s]))
+                listed = s >= node.attrs["stacked"]
+                stack = Turns(self.builder.wrap(outputs[n + s]), listed)
                 self.known[node.outputs[n + s]] = stack
 
     def _start(self, k: int) -> Value:

@@ -309,6 +309,23 @@ def _(inputs: list[ast.expr], attrs: dict[str, Any]) -> ast.expr:
     return made
 
 
+def _array_of_stack(x: Any) -> Any:
+    return np.asarray(x)
+
+
+# A stack that may be a list, as one array.
+array_of_stack = Op(_array_of_stack, lambda t: t)
+array_of_stack.name = "array_of_stack"
+array_of_stack.rules = (lambda ct, y, x: ct,)
+
+
+@array_of_stack.emit
+def _(inputs: list[ast.expr], attrs: dict[str, Any]) -> ast.expr:
+    made = ast.parse("xp.asarray(stack)", mode="eval").body
+    made.args[0] = inputs[0]  # type: ignore[attr-defined]
+    return made
+
+
 def uncounted(t: ArrayType) -> bool:
     """Whether a stack has as many entries as a loop happened to make turns."""
     first = t.shape[0] if t.shape else 0

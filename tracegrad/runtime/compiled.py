@@ -462,6 +462,7 @@ def compile(
     f: Callable | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
     joins: bool = True,
 ) -> Any:
     """The function itself, compiled.
@@ -470,13 +471,20 @@ def compile(
         f: the function; left out, `compile` is a decorator with options.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
-        joins: see `grad`.
+        reroll, joins: see `grad`.
 
     Example:
         >>> compile(lambda x: x**2 + 1.0)(3.0)
         10.0
     """
-    return _transform("function", f, backend=backend, optimize=optimize, joins=joins)
+    return _transform(
+        "function",
+        f,
+        backend=backend,
+        optimize=optimize,
+        reroll=reroll,
+        joins=joins,
+    )
 
 
 # Under this name a function keeps its compiled vjp, which so lives as long as it does.
@@ -489,6 +497,7 @@ def vjp(
     has_aux: bool = False,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
 ) -> tuple:
     """The result of `f(*primals)`, and the function that pulls cotangents back.
 
@@ -498,6 +507,7 @@ def vjp(
         has_aux: whether `f` returns `(out, aux)`.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        reroll: see `grad`.
 
     Returns:
         `(out, pullback)`, with `has_aux` `(out, pullback, aux)`.  `pullback(ct)` takes
@@ -516,6 +526,7 @@ def vjp(
         has_aux=has_aux,
         backend=backend,
         optimize=optimize,
+        reroll=reroll,
     )
     options.check()
     if not callable(f):
