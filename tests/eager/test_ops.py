@@ -115,3 +115,50 @@ def test_gradients(op, sample):
             if made is not None and w is not None:
                 assert data.shape == np.shape(w)
                 assert data.dtype == leaf.numpy(force=True).dtype
+
+
+ONE_EACH = [case for case in CASES if case.id.endswith("-0")]
+
+
+def test_tangents_are_checked_of_enough_ops():
+    assert len(ONE_EACH) > 200
+
+
+@pytest.mark.parametrize(("op", "sample"), ONE_EACH)
+def test_tangents(op, sample):
+    """The products of tangents with cotangents are the same from both ends."""
+    arrays, attrs = sample.make(), dict(sample.attrs)
+    fw = t.autograd.forward_ad
+    with np.errstate(all="ignore"):
+        leaves, outs = by_tensors(op, arrays, attrs)
+        roots = [k for k, o in enumerate(outs) if o.requires_grad]
+        wrt = [x for x in leaves if x.requires_grad]
+        cts = [t.from_numpy(irregular(outs[k].numpy(force=True), k)) for k in roots]
+        given = [outs[k] for k in roots]
+        grads = t.autograd.grad(given, wrt, cts, allow_unused=True)
+        steps = [t.from_numpy(irregular(x.detach(), 7 + k)) for k, x in enumerate(wrt)]
+        pairs = zip(grads, steps)
+        wanted = sum(inner(g, s) for g, s in pairs if g is not None)
+        with fw.dual_level():
+            tangents = iter(steps)
+            dual = [
+                fw.make_dual(x.detach(), next(tangents)) if x.requires_grad else x
+                for x in leaves
+            ]
+            entry = entry_of(op)
+            made = general(entry, tuple(dual), {**op.defaults, **attrs})
+            made = made if type(made) is tuple else (made,)
+            found = [fw.unpack_dual(made[k]).tangent for k in roots]
+    assert all(x is None or not x.requires_grad for x in found)
+    total = sum(inner(ct, x) for ct, x in zip(cts, found) if x is not None)
+    sizes = sum(
+        float((abs(ct) * abs(x)).sum()) for ct, x in zip(cts, found) if x is not None
+    )
+    kinds = {x.detach().numpy().dtype.name for x in (*leaves, *outs)}
+    single = bool(kinds & {"float16", "float32", "complex64"})
+    assert total == pytest.approx(wanted, abs=(1e-4 if single else 1e-9) * (1 + sizes))
+
+
+def inner(a, b):
+    """The real inner product, in which gradients are the adjoint of tangents."""
+    return float((a.conj() * b).sum().real if a.is_complex() else (a * b).sum())

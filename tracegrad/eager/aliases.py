@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.eager import modes
 from tracegrad.eager.creation import full, tensor
 from tracegrad.eager.dtypes import NAMES
 from tracegrad.eager.inplace import LEAF, in_place, named
 from tracegrad.eager.nn import functional, losses, norms, resampling
 from tracegrad.eager.registry import FUNCTIONS, sizes_of, torch_function
 from tracegrad.eager.tensor import Tensor, wrap
+
+torch_function("is_anomaly_enabled")(modes.is_anomaly_enabled)
+torch_function("is_anomaly_check_nan_enabled")(modes.is_anomaly_check_nan_enabled)
+torch_function("set_anomaly_enabled")(modes._set_anomaly)
 
 
 # ----------------------------------------------------------------- adjoint matrices

@@ -222,7 +222,8 @@ class detect_anomaly(set_detect_anomaly):
         _set_anomaly(True, self._wanted)
 
 
-def _set_anomaly(mode: bool, check_nan: bool) -> None:
+def _set_anomaly(mode: bool, check_nan: bool = True) -> None:
+    """Whether anomaly detection is on, and looks for NaN."""
     if mode != anomaly.on:
         _count(1 if mode else -1)
     anomaly.on, anomaly.check_nan = mode, check_nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracegrad.eager import modes
 from tracegrad.eager.autograd import forward_ad, function, functional, graph
 from tracegrad.eager.autograd.function import Function
 from tracegrad.eager.autograd.gradcheck import gradcheck, gradgradcheck
@@ -11,17 +12,24 @@ from tracegrad.eager.modes import (
     detect_anomaly,
     enable_grad,
     inference_mode,
+    is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
     no_grad,
     set_detect_anomaly,
     set_grad_enabled,
 )
 from tracegrad.eager.naming import record_source
+from tracegrad.eager.saved import SavedTensor
 from tracegrad.eager.tensor import Variable
+
+# PyTorch has these in modules of their own.
+grad_mode = anomaly_mode = modes
 
 __all__ = [
     "Function",
+    "SavedTensor",
     "Variable",
+    "anomaly_mode",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -29,10 +37,12 @@ __all__ = [
     "function",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
     "is_compiled_backward",
     "no_grad",
