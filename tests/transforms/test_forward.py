@@ -234,6 +234,12 @@ def test_linear_transpose():
     np.testing.assert_allclose(tg.grad(inner)(np.array([1.0, 2.0])), [2.0, 4.0])
     with pytest.raises(tg.ArgumentError, match="is not linear"):
         tg.linear_transpose(lambda x: x * x, x)(x)
+    # Linear in its argument, whatever it closes over: here the argument's own value.
+    closing = lambda v: np.sum(tg.linear_transpose(lambda u: v * u, v)(v * v)[0])
+    np.testing.assert_allclose(tg.grad(closing)(np.array([1.0, 2.0])), [3.0, 12.0])
+    wrong = lambda v: np.sum(tg.linear_transpose(lambda u: v * u * u, v)(v)[0])
+    with pytest.raises(tg.ArgumentError, match="is not linear"):
+        tg.grad(wrong)(np.array([1.0, 2.0]))
 
 
 class TestErrors:

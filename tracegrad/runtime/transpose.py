@@ -10,7 +10,8 @@ import numpy as np
 from tracegrad.codegen.source import Source
 from tracegrad.errors import ArgumentError
 from tracegrad.ir.graph import Node, Value
-from tracegrad.ir.tree import Leaf, build, leaves
+from tracegrad.ir.tree import Leaf, build, leaves, map_leaves, restore
+from tracegrad.ops.cast import alias
 from tracegrad.runtime.binding import Binder
 from tracegrad.runtime.compiled import Compiled
 from tracegrad.runtime.inlined import Inlined
@@ -25,6 +26,7 @@ from tracegrad.runtime.transform import (
     options_of,
 )
 from tracegrad.trace.boundary import lower
+from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
 from tracegrad.trace.tracer import active, is_traced
 
@@ -114,11 +116,18 @@ def _rebuilt(tree: Any) -> Any:
     )
 
 
+def _fresh(x: Any) -> Any:
+    return make(alias(lower(x, [])).value, ACTIVE.session) if is_traced(x) else x
+
+
 def _transposed(binder: Binder, primals: tuple, ct: Any) -> tuple:
     """Record the pullback, which may read nothing but the cotangent and types."""
     wrt = tuple(range(len(primals)))
     options = Options("vjp", argnums=wrt, named="tg.linear_transpose")
     session: Any = ACTIVE.session
+    # Values of their own, apart from what the function closes over.
+    own = map_leaves(build(primals, Leaf), _fresh)
+    primals = restore(own, lambda x: x)
     start = len(session.builder.nodes)
     _, pullback = inline_derivative(binder.function, binder, options, primals, {})
     fixed = {v for n in session.builder.nodes[start:] for v in n.outputs}
