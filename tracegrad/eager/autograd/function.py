@@ -11,25 +11,20 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracegrad.eager import dual, modes, versions
-from tracegrad.eager.hooks import Packed
+from tracegrad.eager.autograd.context import FunctionCtx, Kept, Saved, opened
 from tracegrad.eager.inplace import rebase
 from tracegrad.eager.loop import from_user, to_user
 from tracegrad.eager.modes import NAMESPACE, state
 from tracegrad.eager.nodes import (
-    ALREADY_FREED,
     ATTRS,
-    FREED,
     INPUTS,
     META,
-    SAVED,
-    SEQ,
     Node,
     next_seq,
 )
@@ -70,117 +65,6 @@ TWICE = (
 )
 
 
-class FunctionCtx:
-    """What `forward`, `setup_context`, `backward` and `jvp` get as `ctx`.
-
-    Attributes are the user's; those below have a meaning.
-
-    Attributes:
-        needs_input_grad: for each argument whether it requires a gradient.
-        materialize_grads: whether zeros stand in for gradients that are None.
-    """
-
-    needs_input_grad: tuple[bool, ...] = ()
-    materialize_grads = True
-    to_save: tuple = ()
-    saved_for_forward: tuple = ()
-    dirty_tensors: tuple = ()
-    non_differentiable: tuple = ()
-    _saved: Any = ()  # what the node saves, while backward runs
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Save tensors, or None, for `backward`; each call replaces the last."""
-        self.to_save = tensors
-
-    def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Save tensors, or None, for `jvp`."""
-        self.saved_for_forward = tensors
-
-    def mark_dirty(self, *args: Tensor) -> None:
-        """Say which inputs `forward` has changed in place."""
-        self.dirty_tensors = args
-
-    def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Say which outputs have no gradient."""
-        self.non_differentiable = args
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros in place of None."""
-        self.materialize_grads = value
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved.
-
-        Raises:
-            RuntimeError: if it was freed, or changed in place since.
-        """
-        if self._saved is FREED:
-            raise RuntimeError(ALREADY_FREED)
-        return tuple([None if x is None else x.unpack() for x in self._saved])
-
-    @property
-    def saved_variables(self) -> tuple[Tensor | None, ...]:
-        """`saved_tensors` by its name of old."""
-        warnings.warn(
-            "'saved_variables' is deprecated; use 'saved_tensors'",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.saved_tensors
-
-
-class _Saved:
-    """One tensor that a node saves: its memory and where it came from.
-
-    Attributes:
-        tensor: a leaf itself, since it has no history that leads back to the node.
-        data: the array of any other tensor, or a `Packed`.
-        source: the node behind it; None for an output of the function.
-        output: the number of the output, or None.
-    """
-
-    __slots__ = ("data", "output", "source", "tensor", "weak")
-
-    def __init__(self, x: Tensor, output: int | None) -> None:
-        self.tensor = x if x.is_leaf and output is None else None
-        self.output = output
-        self.weak = weakref.ref(x)  # for the message: its history may have moved on
-        self.source = None if output is not None else x._node
-        self.data: Any = x._data
-        if state.hooks:
-            self.data = Packed(x._data, *state.hooks[-1])
-            self.tensor = None
-
-    def unpack(self, node: Node) -> Tensor:
-        """The tensor; `node` is the one that saved it."""
-        source = self.source
-        if self.output is not None:
-            several = len(node[ATTRS].types) > 1
-            source = output_node(node, self.output) if several else node
-        if isinstance(self.data, Packed):
-            return wrap(self.data.unpack(), source)
-        if not versions.is_current(self.data, node[SEQ]):
-            x = self.weak()
-            if x is not None and self.output is None:
-                source = x._node
-            raise versions.changed_error(self.data, node[SEQ], source, modes.anomaly.on)
-        return wrap(self.data, source) if self.tensor is None else self.tensor
-
-
-class _Opened:
-    """A saved tensor with its node, as the context sees it while `backward` runs."""
-
-    __slots__ = ("node", "saved")
-
-    def __init__(self, saved: _Saved, node: Node) -> None:
-        self.saved, self.node = saved, node
-
-    def unpack(self) -> Tensor:
-        """The tensor."""
-        return self.saved.unpack(self.node)
-
-
 class _Call:
     """One call of a function.
 
@@ -197,14 +81,6 @@ class _Call:
         self.cls, self.ctx = cls, ctx
         self.tensors = [isinstance(x, Tensor) for x in args]
         self.types: list[tuple | None] = []
-
-
-def _open(node: Node) -> Any:
-    """What the context shows as saved, for as long as it may."""
-    saved = node[SAVED]
-    if not isinstance(saved, tuple):
-        return FREED if saved is FREED else ()
-    return tuple([None if s is None else _Opened(s, node) for s in saved])
 
 
 # --------------------------------------------------------------------------- backward
@@ -229,14 +105,15 @@ def _parts(node: Node, ct: Any, create: bool) -> list:
         _given(cts.get(k), kind, ctx.materialize_grads)
         for k, kind in enumerate(run.types)
     ]
-    before = state.rules
-    state.rules = False
-    ctx._saved = _open(node)
+    before = state.rules, state.grad
+    state.rules, state.grad = False, create
+    modes.changed()
+    ctx._saved = opened(node)
     try:
-        with modes.set_grad_enabled(create):
-            made = run.cls._backward()(ctx, *given)
+        made = run.cls._backward()(ctx, *given)
     finally:
-        state.rules = before
+        state.rules, state.grad = before
+        modes.changed()
         ctx._saved = ()
     return _checked(node, made, create)
 
@@ -312,7 +189,7 @@ def _title(node: Node) -> str:
 def _attribute(node: Node, name: str) -> Any:
     """What `grad_fn` shows of the context."""
     ctx = node[ATTRS].ctx
-    ctx._saved = _open(node)
+    ctx._saved = opened(node)
     try:
         return getattr(ctx, name)
     finally:
@@ -435,12 +312,18 @@ class Function:
         )
         recording = state.grad and any(ctx.needs_input_grad)
         tangents = dual.tangents_of(args)
-        with modes.set_grad_enabled(False), dual.paused():
+        before = state.grad, state.push
+        state.grad, state.push = False, None
+        modes.changed()
+        try:
             if apart:
                 made = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, made)
             else:
                 made = cls.forward(ctx, *args, **kwargs)
+        finally:
+            state.grad, state.push = before
+            modes.changed()
         results = _recorded(run, args, made, recording)
         if tangents is not None:
             outs = results if isinstance(results, tuple) else (results,)
@@ -487,7 +370,7 @@ def _node_of(run: _Call, inputs: list[Tensor], outs: tuple) -> Node:
         number = next((k for k, y in enumerate(outs) if y is x), None)
         if x is not None and _among(x, inputs) and not _among(x, run.ctx.dirty_tensors):
             number = None  # an input that is returned as it is
-        saved.append(None if x is None else _Saved(x, number))
+        saved.append(None if x is None else Saved(x, number))
     meta = tuple([part for x in inputs for part in (x._data.shape, x._data.dtype)])
     sources = tuple([x._node for x in inputs])
     kept = tuple(saved) if saved else None
@@ -535,25 +418,12 @@ def _push(run: _Call, args: tuple, tangents: list, outs: tuple) -> None:
             wrap(np.zeros_like(x._data)) if t is None and isinstance(x, Tensor) else t
             for x, t in zip(args, tangents)
         ]
-    ctx._saved = tuple([None if x is None else _Kept(x) for x in ctx.saved_for_forward])
+    ctx._saved = tuple([None if x is None else Kept(x) for x in ctx.saved_for_forward])
     try:
         made = run.cls.jvp(ctx, *tangents)
     finally:
         ctx._saved = ()
     dual.give_all(outs, made if isinstance(made, tuple) else (made,))
-
-
-class _Kept:
-    """A tensor saved for `jvp`, which runs at once."""
-
-    __slots__ = ("x",)
-
-    def __init__(self, x: Tensor) -> None:
-        self.x = x
-
-    def unpack(self) -> Tensor:
-        """The tensor."""
-        return self.x
 
 
 # ------------------------------------------------------------------------------- once
