@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from eager.both import agree
+from eager.test_functions import listed
 
 import tracegrad.eager as ours
 
@@ -63,6 +64,33 @@ def test_state():
     assert isinstance(ours.seed(), int)
 
 
+DRAWN = """
+t.rand(3, generator=g) | t.randn(3, generator=g) | t.randint(100, (3,), generator=g)
+t.randperm(9, generator=g) | t.bernoulli(t.ones(20) * 0.5, generator=g)
+t.normal(0.0, 1.0, (3,), generator=g) | t.multinomial(t.ones(20), 5, generator=g)
+t.zeros(3).normal_(generator=g) | t.zeros(3).uniform_(generator=g)
+t.zeros(9).random_(50, generator=g) | t.poisson(t.ones(9) * 9, generator=g)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [e.strip() for line in DRAWN.strip().splitlines() for e in line.split(" | ")],
+)
+def test_generators(call):
+    g = ours.Generator().manual_seed(5)
+    state = ours.get_rng_state()
+    first, second = (eval(call, {"t": ours, "g": g}).tolist() for _ in range(2))
+    assert first != second
+    assert ours.get_rng_state().equal(state)  # the global one has not moved
+    assert eval(call, {"t": ours, "g": g.manual_seed(5)}).tolist() == first
+    before = g.get_state()
+    third = eval(call, {"t": ours, "g": g}).tolist()
+    g.set_state(before)
+    assert eval(call, {"t": ours, "g": g}).tolist() == third
+    assert g.initial_seed() == 5
+
+
 CALLS = """
 t.ones(2).normal_(0, -1) | t.ones(2).uniform_(2, 1) | t.ones(2).exponential_(-1)
 t.ones(2).geometric_(2) | t.ones(2).cauchy_(0, -1) | t.ones(2).bernoulli_(2.0)
@@ -81,7 +109,7 @@ t.zeros(2).normal_(mean=1, std=2).dtype | t.zeros(2, dtype=t.int64).normal_()
 t.normal(leaf, 1.0).grad_fn.name() | t.zeros(2, dtype=t.int64).exponential_()
 t.autograd.grad(t.bernoulli(leaf * 0.5).sum(), leaf) | t.bernoulli(t.ones(2), 2.0)
 """
-LISTED = [e.strip() for line in CALLS.strip().splitlines() for e in line.split(" | ")]
+LISTED = listed(CALLS)
 
 
 @pytest.mark.parametrize("call", LISTED)

@@ -36,6 +36,8 @@ from tracegrad.eager import (  # noqa: F401
     storing,
     utils,
 )
+from tracegrad.eager.creation import Generator
+from tracegrad.eager.creation import generator as default_generator
 from tracegrad.eager.dtypes import NAMES as _DTYPES
 from tracegrad.eager.dtypes import (
     dtype,
@@ -68,12 +70,14 @@ globals().update(_FUNCTIONS)
 _SHOWN_IN.append(globals())
 
 __all__ = [
+    "Generator",
     "Parameter",
     "Size",
     "Tensor",
     "Variable",
     "autograd",
     "creation",
+    "default_generator",
     "device",
     "dtype",
     "enable_grad",

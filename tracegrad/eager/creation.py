@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from tracegrad.eager.dtypes import (
 from tracegrad.eager.modes import state
 from tracegrad.eager.registry import sizes_of, torch_function
 from tracegrad.eager.tensor import Tensor, device, wrap
+from tracegrad.eager.tensor import device as _device
 
 COPY_OF_TENSOR = (
     "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
@@ -271,20 +275,65 @@ def linspace(
 
 
 # ------------------------------------------------------------------------------ random
-class _Generator:
-    """The generator of this process."""
+class Generator:
+    """A source of random numbers; they are NumPy's, not PyTorch's."""
 
-    rng = np.random.default_rng(0)
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = _device(device)
+        self.manual_seed(0)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start anew from a number."""
+        self._seed = int(seed)
+        self.rng = np.random.default_rng(self._seed % 2**64)
+        return self
+
+    def initial_seed(self) -> int:
+        """The number it started from."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Start from a number that the system gives, and return it."""
+        drawn = np.random.SeedSequence().generate_state(1, np.uint64)
+        return self.manual_seed(int(drawn[0])).initial_seed()
+
+    def get_state(self) -> Tensor:
+        """The state, as bytes that only `set_state` understands."""
+        text = json.dumps(self.rng.bit_generator.state)
+        return wrap(np.frombuffer(text.encode(), np.uint8).copy())
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go on from a state that `get_state` gave."""
+        state = json.loads(new_state._data.tobytes().decode())
+        self.rng.bit_generator.state = state
 
 
-generator = _Generator()
+# That of this process.
+generator = Generator()
+
+
+def with_generator(function: Callable) -> Callable:
+    """A function that draws from `generator=` if that is given."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = kwargs.pop("generator", None)
+        if given is None:
+            return function(*args, **kwargs)
+        before = generator.rng
+        generator.rng = given.rng
+        try:
+            return function(*args, **kwargs)
+        finally:
+            generator.rng = before
+
+    return run
 
 
 @torch_function("manual_seed")
 def manual_seed(seed: int) -> Any:
     """Start the random numbers anew; they are NumPy's, not PyTorch's."""
-    generator.rng = np.random.default_rng(int(seed) % 2**64)
-    return generator
+    return generator.manual_seed(seed)
 
 
 def _random(name: str, draw: Any) -> None:
@@ -293,7 +342,6 @@ def _random(name: str, draw: Any) -> None:
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-        generator: Any = None,
     ) -> Tensor:
         return made(_drawn(draw, sizes_of(size), _dtype(dtype)), requires_grad, device)
 
@@ -307,8 +355,8 @@ def _random(name: str, draw: Any) -> None:
     create.__doc__ = f"Random numbers: {name}."
     like.__name__ = like.__qualname__ = f"{name}_like"
     like.__doc__ = f"Random numbers in the shape of `input`: {name}."
-    torch_function(name)(create)
-    torch_function(f"{name}_like")(like)
+    torch_function(name)(with_generator(create))
+    torch_function(f"{name}_like")(with_generator(like))
 
 
 def _drawn(draw: Any, shape: tuple, kind: np.dtype) -> np.ndarray:
@@ -323,6 +371,7 @@ _random("rand", lambda shape: generator.rng.random(shape, np.float32))
 
 
 @torch_function("randint")
+@with_generator
 def randint(
     *args: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -334,6 +383,7 @@ def randint(
 
 
 @torch_function("randperm")
+@with_generator
 def randperm(n: int, *, dtype: Any = None) -> Tensor:
     """The numbers below `n` in random order."""
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)

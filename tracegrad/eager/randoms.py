@@ -5,13 +5,12 @@ The numbers are those of NumPy's generator, not PyTorch's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tracegrad.eager.creation import generator, made
+from tracegrad.eager.creation import generator, made, with_generator
 from tracegrad.eager.dtypes import SCALAR_TYPES, default, to_numpy_dtype
 from tracegrad.eager.inplace import constant_node, in_place, named
 from tracegrad.eager.modes import state
@@ -46,9 +45,8 @@ NOT_FLOATING: dict[str, tuple[type, str]] = {
 def _filler(name: str, draw: Callable) -> None:
     """A method that fills a tensor with `draw(shape, *args)`."""
 
-    def method(
-        self: Tensor, *args: Any, generator: Any = None, **kwargs: Any
-    ) -> Tensor:
+    @with_generator
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         kind = self._data.dtype
         if name in NOT_FLOATING and kind.kind not in "fc":
             error, text = NOT_FLOATING[name]
@@ -147,7 +145,8 @@ _filler("log_normal_", _log_normal)
 _filler("bernoulli_", _bernoulli)
 
 
-def _random(self: Tensor, *args: int, generator: Any = None, **ends: int) -> Tensor:
+@with_generator
+def _random(self: Tensor, *args: int, **ends: int) -> Tensor:
     """Integers in place, from all that the dtype holds, or below a bound."""
     low, high = (0, None) if not args else (0, args[0]) if len(args) == 1 else args
     low, high = ends.get("from", low), ends.get("to", high)
@@ -172,7 +171,8 @@ Tensor.random_ = _random  # type: ignore[attr-defined]
 
 # ----------------------------------------------------------------------------- samples
 @torch_function("bernoulli", methods=True)
-def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
+@with_generator
+def bernoulli(input: Tensor, p: Any = None) -> Tensor:
     """1 with the chance that `input` has there, or `p`; else 0.  It has no slope."""
     chance = input._data if p is None else np.asarray(p)
     if p is not None:
@@ -184,6 +184,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
 
 
 @torch_function("normal")
+@with_generator
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -192,7 +193,6 @@ def normal(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-    generator: Any = None,
 ) -> Tensor:
     """Normal numbers with the means and deviations of tensors, or of numbers."""
     tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -213,19 +213,19 @@ def normal(
 
 
 @torch_function("poisson")
-def poisson(input: Tensor, generator: Any = None) -> Tensor:
+@with_generator
+def poisson(input: Tensor) -> Tensor:
     """Poisson numbers of these rates."""
     drawn = np.asarray(_rng().poisson(input._data)).astype(input._data.dtype)
     return _flat(drawn, (input,), "PoissonBackward0")
 
 
 @torch_function("multinomial", methods=True)
+@with_generator
 def multinomial(
     input: Tensor,
     num_samples: int,
     replacement: bool = False,
-    *,
-    generator: Any = None,
 ) -> Tensor:
     """Places drawn by the weights in each row."""
     weights = input._data
@@ -265,20 +265,22 @@ def randint_like(input: Tensor, *args: int, dtype: Any = None) -> Tensor:
 @torch_function("get_rng_state")
 def get_rng_state() -> Tensor:
     """The state of the generator, as bytes; only `set_rng_state` understands it."""
-    text = json.dumps(_rng().bit_generator.state)
-    return wrap(np.frombuffer(text.encode(), np.uint8).copy())
+    return generator.get_state()
 
 
 @torch_function("set_rng_state")
 def set_rng_state(new_state: Tensor) -> None:
     """Go on from a state that `get_rng_state` gave."""
-    state = json.loads(new_state._data.tobytes().decode())
-    _rng().bit_generator.state = state
+    generator.set_state(new_state)
 
 
 @torch_function("seed")
 def seed() -> int:
     """Start from a number that the system gives, and return it."""
-    number = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    generator.rng = np.random.default_rng(number)
-    return number
+    return generator.seed()
+
+
+@torch_function("initial_seed")
+def initial_seed() -> int:
+    """The number that the random numbers started from."""
+    return generator.initial_seed()
