@@ -186,7 +186,7 @@ optree.register_pytree_node""",
         """\
 tg.grad takes a function, not int: 3
   in:  tg.grad
-  fix: pass the function itself, and options by keyword""",
+  fix: pass the function first, and options by keyword""",
     ),
     (
         lambda: tg.grad(total, argnums=1.0),
@@ -243,7 +243,7 @@ optimize=3 is not possible here
         """\
 tg.vjp takes a function, not int: 3
   in:  tg.vjp
-  fix: pass the function first, then its arguments""",
+  fix: pass the function first, and options by keyword""",
     ),
 ]
 

@@ -93,7 +93,7 @@ def test_as_many_passes_as_colours():
     found = jacobian(x)
     assert found.shape == (2000, 2000)
     assert found.nnz == 3 * 1998 + 2
-    assert "zeros = np.zeros((3, 2000))" in str(jacobian.source(x))
+    assert "t_y = np.zeros((3, 2000))" in str(jacobian.source(x))
     # A row that reads everything is a colour of its own, by rows.
     wide = tg.jacobian(lambda x: np.array([np.sum(x), x[0] * x[1]]), sparse=True)
     assert "(2," in str(wide.source(x)) or "np.full" in str(wide.source(x))

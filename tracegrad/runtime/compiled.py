@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from tracegrad.codegen.source import Source
@@ -19,7 +20,7 @@ from tracegrad.runtime.derive import routine_name
 from tracegrad.runtime.entry import MISS
 from tracegrad.runtime.methods import BoundMethod
 from tracegrad.runtime.nested import inline_derivative
-from tracegrad.runtime.options import Options
+from tracegrad.runtime.options import Options, decorator, require_function
 from tracegrad.runtime.origin import name_origin
 from tracegrad.runtime.pullback import CheckedPullback
 from tracegrad.runtime.specialize import Specialization, specialize
@@ -365,21 +366,14 @@ class Compiled:
 
 
 # ------------------------------------------------------------------------- public names
-def _transform(mode: str, f: Any, **options: Any) -> Any:
-    made = Options(mode, **options)
-    made.check()
-    if f is None:
-        return lambda function: _transform(mode, function, **options)
-    if not callable(f):
-        raise ArgumentError(
-            f"tg.{mode if mode != 'function' else 'compile'} takes a function, "
-            f"not {type(f).__name__}: {f!r:.40}",
-            op=made.op,
-            fix="pass the function itself, and options by keyword",
-        )
-    return Compiled(f, made)
+def compiled(f: Any, options: Options) -> Compiled:
+    """The function, transformed; both are checked."""
+    options.check()
+    require_function(f, options.op)
+    return Compiled(f, options)
 
 
+@decorator
 def grad(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -413,20 +407,11 @@ def grad(
         >>> grad(lambda x: x**2)(3.0)
         6.0
     """
-    return _transform(
-        "grad",
-        f,
-        argnums=argnums,
-        argnames=argnames,
-        has_aux=has_aux,
-        backend=backend,
-        optimize=optimize,
-        holomorphic=holomorphic,
-        reroll=reroll,
-        joins=joins,
-    )
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic, reroll, joins
+    return compiled(f, Options("grad", *wanted))
 
 
+@decorator
 def value_and_grad(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -444,20 +429,11 @@ def value_and_grad(
         >>> value_and_grad(lambda x: x**2)(3.0)
         (9.0, 6.0)
     """
-    return _transform(
-        "value_and_grad",
-        f,
-        argnums=argnums,
-        argnames=argnames,
-        has_aux=has_aux,
-        backend=backend,
-        optimize=optimize,
-        holomorphic=holomorphic,
-        reroll=reroll,
-        joins=joins,
-    )
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic, reroll, joins
+    return compiled(f, Options("value_and_grad", *wanted))
 
 
+@decorator
 def compile(
     f: Callable | None = None,
     backend: str = "numpy",
@@ -477,14 +453,8 @@ def compile(
         >>> compile(lambda x: x**2 + 1.0)(3.0)
         10.0
     """
-    return _transform(
-        "function",
-        f,
-        backend=backend,
-        optimize=optimize,
-        reroll=reroll,
-        joins=joins,
-    )
+    options = Options("function", backend=backend, optimize=optimize)
+    return compiled(f, replace(options, reroll=reroll, joins=joins))
 
 
 # Under this name a function keeps its compiled vjp, which so lives as long as it does.
@@ -529,22 +499,17 @@ def vjp(
         reroll=reroll,
     )
     options.check()
-    if not callable(f):
-        raise ArgumentError(
-            f"tg.vjp takes a function, not {type(f).__name__}: {f!r:.40}",
-            op="tg.vjp",
-            fix="pass the function first, then its arguments",
-        )
-    compiled = _kept_vjp(f, options)
-    out = compiled(*primals)
+    require_function(f, options.op)
+    made = _kept_vjp(f, options)
+    out = made(*primals)
     if active():  # recorded, not run: the pullback checks what it is given itself
         return (out[0][0], out[1], out[0][1]) if has_aux else out
-    source = functools.partial(compiled.source, *primals)
+    source = functools.partial(made.source, *primals)
     if has_aux:
         (value, aux), pullback = out
-        return value, CheckedPullback(pullback, value, source, compiled._binder), aux
+        return value, CheckedPullback(pullback, value, source, made._binder), aux
     value, pullback = out
-    return value, CheckedPullback(pullback, value, source, compiled._binder)
+    return value, CheckedPullback(pullback, value, source, made._binder)
 
 
 def _kept_vjp(f: Callable, options: Options) -> Compiled:

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from tracegrad.runtime.binding import Binder
-from tracegrad.runtime.compiled import Compiled
+from tracegrad.runtime.compiled import Compiled, compiled
 from tracegrad.runtime.nested import inline_derivative
-from tracegrad.runtime.options import Options
+from tracegrad.runtime.options import Options, decorator
 from tracegrad.runtime.pullback import CheckedPushforward
 from tracegrad.runtime.pushing import inline_jvp, inline_linearize
 from tracegrad.runtime.transform import Direct, binder_of, kept, options_of
 from tracegrad.trace.tracer import active
 
 
+@decorator
 def jvp(
     f: Callable | None = None,
     primals: Any = None,
@@ -50,8 +51,6 @@ def jvp(
         (6.0, 3.0)
     """
     options = options_of("tg.jvp", backend, optimize, has_aux)
-    if f is None:
-        return lambda function: jvp(function, None, None, has_aux, backend, optimize)
 
     def record(binder: Binder, x: tuple, t: tuple) -> Any:
         return inline_jvp(binder, x, t, has_aux)
@@ -112,6 +111,7 @@ def linearize(
     return (out[0], checked, out[1]) if has_aux else (out, checked)
 
 
+@decorator
 def hvp(
     f: Callable | None = None,
     primals: Any = None,
@@ -144,8 +144,6 @@ def hvp(
         12.0
     """
     options = options_of("tg.hvp", backend, optimize)
-    if f is None:
-        return lambda function: hvp(function, None, None, backend, optimize)
 
     def make() -> Direct:
         what = "Hessian of {} times a vector."
@@ -179,6 +177,7 @@ def _gradient_of(binder: Binder, wrt: int | tuple[int, ...], op: str) -> Binder:
     return made
 
 
+@decorator
 def vhp(
     f: Callable | None = None,
     primals: Any = None,
@@ -207,8 +206,6 @@ def vhp(
         12.0
     """
     options = options_of("tg.vhp", backend, optimize)
-    if f is None:
-        return lambda function: vhp(function, None, None, backend, optimize)
 
     def make() -> Direct:
         what = "A vector times the Hessian of {}."
@@ -227,6 +224,7 @@ def _record_vhp(binder: Binder, primals: tuple, vectors: tuple) -> Any:
     return products[0] if one else products
 
 
+@decorator
 def elementwise_grad(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -253,13 +251,7 @@ def elementwise_grad(
         >>> elementwise_grad(np.square)(np.array([1.0, 2.0]))
         array([2., 4.])
     """
-    if f is None:
-        return lambda function: elementwise_grad(
-            function, argnums, argnames, backend, optimize
-        )
     options = Options(
         "elementwise_grad", argnums, argnames, backend=backend, optimize=optimize
     )
-    options.check()
-    binder_of(f, "tg.elementwise_grad", backend)
-    return Compiled(f, options)
+    return compiled(f, options)

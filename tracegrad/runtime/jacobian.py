@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,11 +22,12 @@ from tracegrad.runtime.compiled import Compiled
 from tracegrad.runtime.derive import tuple_of, values_of
 from tracegrad.runtime.inlined import Inlined
 from tracegrad.runtime.nested import Targets, inline_targets
-from tracegrad.runtime.options import Options
+from tracegrad.runtime.options import Options, decorator
 from tracegrad.runtime.sparse import sparse_jacobian
 from tracegrad.runtime.transform import binder_of, options_of
 
 
+@decorator
 def jacrev(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -61,12 +61,11 @@ def jacrev(
         array([[2., 0.],
                [0., 4.]])
     """
-    options = Options(
-        "jacrev", argnums, argnames, has_aux, backend, optimize, holomorphic
-    )
-    return _transform(jacrev, f, options, "jacobian", "Jacobian of {}.")
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    return _compiled(f, Options("jacrev", *wanted), "jacobian", "Jacobian of {}.")
 
 
+@decorator
 def jacfwd(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -86,12 +85,11 @@ def jacfwd(
         array([[2., 0.],
                [0., 4.]])
     """
-    options = Options(
-        "jacfwd", argnums, argnames, has_aux, backend, optimize, holomorphic
-    )
-    return _transform(jacfwd, f, options, "jacobian", "Jacobian of {}.")
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    return _compiled(f, Options("jacfwd", *wanted), "jacobian", "Jacobian of {}.")
 
 
+@decorator
 def jacobian(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -115,18 +113,14 @@ def jacobian(
         array([[2., 0.],
                [0., 4.]])
     """
-    if not sparse:
-        return jacrev(f, argnums, argnames, has_aux, backend, optimize, holomorphic)
-    if f is None:
-        return lambda function: jacobian(
-            function, argnums, argnames, has_aux, backend, optimize, sparse=True
-        )
-    options = Options("jacrev", argnums, argnames, has_aux, backend, optimize)
-    options = options.in_mode("jacrev", "tg.jacobian")
-    options.check()
-    return sparse_jacobian(f, options)
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    options = Options("jacrev", *wanted, named="tg.jacobian")
+    if sparse:
+        return sparse_jacobian(f, options)
+    return _compiled(f, options, "jacobian", "Jacobian of {}.")
 
 
+@decorator
 def hessian(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
@@ -153,29 +147,15 @@ def hessian(
         array([[4., 2.],
                [2., 0.]])
     """
-    options = Options(
-        "hessian", argnums, argnames, has_aux, backend, optimize, holomorphic
-    )
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    options = Options("hessian", *wanted)
     if sparse:
-        options.check()
-        return (
-            sparse_jacobian(f, options)
-            if f is not None
-            else functools.partial(
-                hessian,
-                argnums=argnums,
-                backend=backend,
-                optimize=optimize,
-                sparse=True,
-            )
-        )
-    return _transform(hessian, f, options, "hessian", "Hessian of {}.")
+        return sparse_jacobian(f, options)
+    return _compiled(f, options, "hessian", "Hessian of {}.")
 
 
-def _transform(again: Callable, f: Any, options: Options, name: str, what: str) -> Any:
+def _compiled(f: Any, options: Options, name: str, what: str) -> Compiled:
     options.check()
-    if f is None:
-        return lambda function: _transform(again, function, options, name, what)
     binder = binder_of(f, options.op, options.backend)
     plain = options_of(options.op, options.backend, options.optimize)
 

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tracegrad.codegen.backends import backend_named
 from tracegrad.errors import ArgumentError
+
+_Transform = TypeVar("_Transform", bound=Callable[..., Any])
+
+
+def decorator(transform: _Transform) -> _Transform:
+    """A public transformation that without its function is a decorator with options.
+
+    `tg.grad(argnums=1)` is `lambda f: tg.grad(f, argnums=1)`.
+    """
+
+    @functools.wraps(transform)
+    def public(f: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if f is not None:
+            return transform(f, *args, **kwargs)
+        return lambda function: transform(function, *args, **kwargs)
+
+    return cast(_Transform, public)
+
+
+def require_function(function: Any, op: str) -> None:
+    """Refuse what can't be called.
+
+    Raises:
+        ArgumentError: it is no function.
+    """
+    if not callable(function):
+        raise ArgumentError(
+            f"{op} takes a function, not {type(function).__name__}: {function!r:.40}",
+            op=op,
+            fix="pass the function first, and options by keyword",
+        )
 
 
 @dataclass(frozen=True)

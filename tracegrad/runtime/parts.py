@@ -15,6 +15,7 @@ from tracegrad.ops.cast import alias
 from tracegrad.ops.record import Builder
 from tracegrad.runtime.binding import Binder, walk
 from tracegrad.runtime.derive import as_values, values_of
+from tracegrad.runtime.options import decorator
 from tracegrad.runtime.transform import binder_of
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -124,6 +125,7 @@ def described(binder: Binder) -> str:
     return f"`{binder.name}`{where}."
 
 
+@decorator
 def checkpoint(f: Callable | None = None) -> Any:
     """The same function, computed again in the backward pass instead of kept.
 
@@ -141,8 +143,7 @@ def checkpoint(f: Callable | None = None) -> Any:
         >>> float(grad(lambda x: block(x) * 2.0)(0.0))
         2.0
     """
-    if f is None:
-        return checkpoint
+    assert f is not None
     binder = binder_of(f, "tg.checkpoint")
 
     @functools.wraps(f, updated=())

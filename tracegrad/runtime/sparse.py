@@ -122,8 +122,9 @@ class SparseJacobian:
         return f"<sparse {self.compiled!r}>"
 
 
-def sparse_jacobian(f: Callable, options: Options) -> SparseJacobian:
+def sparse_jacobian(f: Any, options: Options) -> SparseJacobian:
     """The sparse Jacobian of a function, or its Hessian by `options.mode`."""
+    options.check()
     if type(options.argnums) is not int or options.argnames or options.has_aux:
         raise ArgumentError(
             "sparse=True is for one argument, given by one argnums, without aux",

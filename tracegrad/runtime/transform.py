@@ -18,7 +18,7 @@ from tracegrad.ir.graph import Graph
 from tracegrad.runtime.binding import Binder
 from tracegrad.runtime.compiled import Compiled
 from tracegrad.runtime.inlined import Inlined
-from tracegrad.runtime.options import Options
+from tracegrad.runtime.options import Options, require_function
 from tracegrad.runtime.specialize import Specialization
 from tracegrad.trace.tracer import active
 
@@ -33,12 +33,7 @@ def binder_of(function: Any, op: str, backend: str = "numpy") -> Binder:
     Raises:
         ArgumentError: it is no function.
     """
-    if not callable(function):
-        raise ArgumentError(
-            f"{op} takes a function, not {type(function).__name__}: {function!r:.40}",
-            op=op,
-            fix="pass the function first, then its arguments",
-        )
+    require_function(function, op)
     binder = Binder(function, foreign=backend == "jax")
     binder.name = getattr(function, "_routine_name", None) or binder.name
     return binder
@@ -87,7 +82,7 @@ class Direct:
 
     def __init__(
         self,
-        function: Callable,
+        function: Any,
         op: str,
         name: str,
         what: str,

@@ -117,7 +117,8 @@ def _rebuilt(tree: Any) -> Any:
 
 
 def _fresh(x: Any) -> Any:
-    return make(alias(lower(x, [])).value, ACTIVE.session) if is_traced(x) else x
+    session: Any = ACTIVE.session
+    return make(alias(lower(x, [])).value, session) if is_traced(x) else x
 
 
 def _transposed(binder: Binder, primals: tuple, ct: Any) -> tuple:

@@ -23,6 +23,7 @@ from tracegrad.runtime.binding import Binder, Bound, step_text
 from tracegrad.runtime.compiled import Compiled
 from tracegrad.runtime.derive import as_values
 from tracegrad.runtime.inlined import Inlined
+from tracegrad.runtime.options import decorator
 from tracegrad.runtime.transform import binder_of, options_of
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.demand import PEEKING
@@ -31,6 +32,7 @@ from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.tracer import inline, is_traced
 
 
+@decorator
 def vmap(
     f: Callable | None = None,
     in_axes: Any = 0,
@@ -71,10 +73,6 @@ def vmap(
         array([1., 2.])
     """
     options = options_of("tg.vmap", backend, optimize)
-    if f is None:
-        return lambda function: vmap(
-            function, in_axes, out_axes, axis_size, strict, backend, optimize
-        )
     binder = binder_of(f, "tg.vmap", backend)
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 
