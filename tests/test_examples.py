@@ -70,3 +70,31 @@ def test_benchmark_of_transforms() -> None:
     command = [sys.executable, str(script), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_eager_digits() -> None:
+    """The network learns, and on PyTorch the same program has the same losses."""
+    digits = example("eager_digits")
+    ours = importlib.import_module("tracegrad.eager")
+    with ours.autograd.set_compiled_backward(True):
+        losses, right, network = digits.train(ours, 4)
+    assert losses[-1] < 0.5 * losses[0]
+    assert right > 0.9
+    loss = network(ours.ones(2, 64)).sum()
+    assert "np.maximum(" in str(loss.source())
+    torch = pytest.importorskip("torch")
+    theirs, same, _ = digits.train(torch, 4)
+    np.testing.assert_allclose(losses, theirs, rtol=1e-4)
+    assert right == pytest.approx(same, abs=0.004)
+
+
+def test_eager_tour(capsys: pytest.CaptureFixture) -> None:
+    """All steps hold, and print the same on PyTorch."""
+    tour = example("eager_tour")
+    tour.main()
+    printed = capsys.readouterr().out
+    assert "10. And the program" in printed
+    torch = pytest.importorskip("torch")
+    tour.torch = torch
+    tour.main()
+    assert printed.startswith(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Random programs, step by step on PyTorch and here: values, history, errors, names.
+"""Random programs, step by step on PyTorch and here: values, errors, printed text.
 
 A program is a list of steps; each takes operands by number from what was made before.
 After every step all tensors are compared: so in-place changes that should or should
@@ -448,7 +448,11 @@ def program(seed: int, length: int = 18) -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [pytest.param(k, marks=pytest.mark.fuzz if k > 1 else ()) for k in range(30)],
+    [
+        0,
+        *[pytest.param(k, marks=pytest.mark.slow) for k in range(1, 30)],
+        *[pytest.param(k, marks=pytest.mark.fuzz) for k in range(30, 100)],
+    ],
 )
 def test_programs(block):
     for seed in range(100 * block, 100 * block + 100):

@@ -551,6 +551,8 @@ def _binary(entry: Entry, order: str) -> Callable:
         "    else:",
         go_general,
     ]
+    if swapped and entry.always:
+        lines.append("    t = Tensor")  # also a number as the base of a power
     meta = "m"
     if flowing and not entry.keeps:
         meta = "(d0.shape, d0.dtype, d1.shape, d1.dtype)"

@@ -114,7 +114,7 @@ class Pass:
         careful = self.create or self.wanted is not None or modes.anomaly.on
         grads, free = self.grads, not self.retain
         for leaf in ready.pop(None, ()):
-            self.leaf(leaf, grads.pop(leaf[SEQ], None))
+            self.leaf(leaf, grads.pop(leaf[SEQ], None), True)
         while order:
             seq = order.pop()
             node = nodes.pop(seq)
@@ -266,12 +266,17 @@ class Pass:
         return parts
 
     # ------------------------------------------------------------------------ leaves
-    def leaf(self, node: Node, ct: Any) -> None:
-        """Add a cotangent to the `.grad` of a leaf, or capture it."""
+    def leaf(self, node: Node, ct: Any, root: bool = False) -> None:
+        """Add a cotangent to the `.grad` of a leaf, or capture it.
+
+        The hooks of a root are called also if nobody wants its gradient.
+        """
         if ct is None:
             return
         extras = node[EXTRAS]
         if self.wanted is not None and node[SEQ] not in self.wanted:
+            if root and extras is not None:
+                self.tensor_hooks(extras, ct)
             return
         if extras is not None:
             ct = self.tensor_hooks(extras, ct)

@@ -12,7 +12,7 @@ from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
 from tracegrad.eager.registry import axes_of, axis_of, torch_function, write_out
-from tracegrad.eager.runtime import general, shape_error
+from tracegrad.eager.runtime import general, not_a_view, shape_error
 from tracegrad.eager.shapes import clone, getitem_op, squeeze, to
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import extreme, index, product, reduce, scatter, select
@@ -110,7 +110,7 @@ def _extreme(which: str, input: Tensor, dim: Any, keepdim: bool) -> Any:
     values = named(general(getitem_op, (input, *arrays), attrs), name)
     if not keepdim:
         values = named(squeeze(values, axis), name)
-        values._root, values._steps = None, ()  # nobody sees what it is a view of
+        not_a_view(values)
         places = places.squeeze(axis)
     return kind(values, wrap(places))
 
@@ -188,7 +188,7 @@ def _product_title(node: Any) -> str:
         return "SqueezeBackward4"
     if len(a) == 2 and node[3][0] is not None:
         # PyTorch multiplies the transposed operands.
-        return "TransposeBackward0" if a[0] == 1 else "CloneBackward0"
+        return "TransposeBackward0" if 1 in (a[0], b[-1]) else "CloneBackward0"
     return "UnsafeViewBackward0"
 
 

@@ -478,7 +478,7 @@ def record(
     for k, node in enumerate(nodes):
         if node is not None:
             asked |= entry.needs[min(k, last)]
-    if all(isinstance(x, np.ndarray) for x in given):
+    if isinstance(given[-1], np.ndarray):
         asked |= {*entry.always}
     saved: list[Any] = []
     for slot in entry.slots:
@@ -529,6 +529,12 @@ def _record_several(
         if state.push is not None:
             state.push(outs, entry, args, attrs)
     return outs
+
+
+def not_a_view(out: Tensor) -> Tensor:
+    """A result that shares memory with nothing that the user can see."""
+    out._root, out._steps = None, ()
+    return out
 
 
 def output_node(node: Node, number: int) -> Node:

@@ -13,7 +13,7 @@ from tracegrad.eager.indexing import setitem_op
 from tracegrad.eager.inplace import named
 from tracegrad.eager.reductions import return_type
 from tracegrad.eager.registry import axis_of, sizes_of, torch_function
-from tracegrad.eager.runtime import general, shape_error
+from tracegrad.eager.runtime import general, not_a_view, shape_error
 from tracegrad.eager.shapes import (
     FULL,
     _basic,
@@ -343,7 +343,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """A copy rotated by `shifts` places along `dims`."""
     if dims is None or dims == ():
         flat = roll(reshape(input, (-1,)), shifts, 0)
-        return named(reshape(flat, input._data.shape), "RollBackward0")
+        made = not_a_view(reshape(flat, input._data.shape))
+        return named(made, "RollBackward0")
     single = not isinstance(dims, tuple | list)
     axes = (dims,) if single else tuple(dims)
     steps = (shifts,) if not isinstance(shifts, tuple | list) else tuple(shifts)

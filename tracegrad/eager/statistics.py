@@ -230,6 +230,8 @@ def _shares(name: str, op: Any, title: str) -> None:
                 f"\"{name}_lastdim_kernel_impl\" not implemented for '{kind}'"
             )
         axis = axis_of(dim, x._data.ndim)
+        if not x._data.size:
+            return finished(named(x * 1.0, title), out, name)
         result = entry.eager(x, axis=axis if x._data.ndim else None)
         return finished(result, out, name)
 
