@@ -216,7 +216,8 @@ def by_radau(y0, w, k, times):
     return np.sum(sol.y[:, -1] * sol.t[1])
 
 
-EQUATIONS = [by_odeint, by_odeint_time_first, by_solve_ivp, by_dop853, by_radau]
+EQUATIONS = [by_odeint, by_odeint_time_first, by_solve_ivp, by_dop853]
+EQUATIONS += [pytest.param(by_radau, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("f", EQUATIONS)
@@ -253,6 +254,7 @@ def test_a_linear_equation_against_its_exponential():
     np.testing.assert_allclose(tg.hessian(by_solve)(A), want, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_agrees_with_jax():
     def of_jax(y0, w):
         f = lambda y, t: jnp.stack([y[1], -w * jnp.sin(y[0])])
@@ -285,6 +287,31 @@ def test_the_saved_file_of_an_equation(tmp_path):
     text = str(source)
     assert text.count("def adjoint(") == 1
     assert "for i in reversed(range(times.shape[0])):" in text
+
+
+def coarse_odeint(y0, w, k, times):
+    f = lambda y, t: [y[1], -w * np.sin(y[0]) - k * y[1] * t]
+    return np.sum(odeint(f, y0, times, rtol=1e-6, atol=1e-6) ** 2)
+
+
+def coarse_solve_ivp(y0, w, k, times):
+    f = lambda t, y: [y[1], -w * np.sin(y[0]) - k * y[1] * t]
+    sol = solve_ivp(f, (times[0], times[-1]), y0, rtol=1e-6, atol=1e-6)
+    return np.sum(sol.y[:, -1] ** 2)
+
+
+@pytest.mark.parametrize("f", [coarse_odeint, coarse_solve_ivp])
+def test_single_precision_is_that_of_the_arguments(f):
+    args = (Y0, 1.3, 0.4, TIMES)
+    narrow = [np.asarray(x, np.float32) for x in args]
+    grads = tg.grad(f, argnums=(0, 1, 2, 3))(*narrow)
+    wants = tg.grad(f, argnums=(0, 1, 2, 3))(*args)
+    for d, w in zip(grads, wants, strict=True):
+        assert d.dtype == np.float32
+        np.testing.assert_allclose(d, w, rtol=1e-3, atol=1e-4)
+    moved = [np.ones_like(x) for x in narrow]
+    _, t = tg.jvp(f, tuple(narrow), tuple(moved))
+    np.testing.assert_allclose(t, sum(map(np.sum, wants)), rtol=1e-3)
 
 
 # --------------------------------------------------------------------------- integrals

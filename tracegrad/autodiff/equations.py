@@ -22,6 +22,7 @@ from tracegrad.autodiff.inlining import (
     Push,
     apart,
     as_forward,
+    as_own,
     column,
     derived,
     flat,
@@ -84,7 +85,9 @@ class _Solution:
 
     def slope(self, t: Ref, y: Ref) -> Ref:
         """The right-hand side."""
-        nodes, result = inlined(self.builder, self.parts, {"t": t.value, "y": y.value})
+        own = self.parts.own
+        given = {"t": as_own(t, own["t"]).value, "y": as_own(y, own["y"]).value}
+        nodes, result = inlined(self.builder, self.parts, given)
         self.builder.nodes.extend(nodes)
         return self.builder.wrap(result)
 
@@ -93,7 +96,8 @@ class _Solution:
         assert self.times is not None
         own = {key: Value(v.type, v.hint) for key, v in self.parts.own.items()}
         nodes, result = inlined(self.builder, self.parts, own)
-        many = {own["t"]: self.times, own["y"]: self.by_rows(self.out)}
+        times = as_own(self.times, own["t"])
+        many = {own["t"]: times, own["y"]: self.by_rows(self.out)}
         count = self.times.shape[0]
         found = batch(self.builder, nodes, many, count).get(result)
         if found is None:
@@ -344,7 +348,8 @@ def _side_by_side(
     field = solver.fields[parts.solution or 0]
     kept = stepping(solver).options
     solver = replace(solver, fields=(field,), functions=(), options=kept)
-    start = concatenate(ACCEPT[np.asarray](y), first, axis=0)
+    like = parts.own["y"]
+    start = concatenate(as_own(y, like), as_own(first, like), axis=0)
     data = [start.value if key == "y" else v for key, v in parts.data.items()]
     shape = of.out.shape
     axis = -1 if solver.kind == "rows" else 0

@@ -12,6 +12,7 @@ from tracegrad.ir.graph import BACKWARD, FORWARD, Node, Value
 from tracegrad.ir.index import Slice
 from tracegrad.ir.region import copied
 from tracegrad.ir.types import Size
+from tracegrad.ops.cast import astype, python_float
 from tracegrad.ops.create import zeros
 from tracegrad.ops.define import ACCEPT
 from tracegrad.ops.index import FULL, getitem
@@ -86,3 +87,12 @@ def zeros_of(builder: Builder, n: Size) -> Ref:
 
 def column(x: Ref) -> Ref:
     return getitem(x, index=(FULL, None))
+
+
+def as_own(x: Ref, own: Value) -> Ref:
+    """An argument in the type that SciPy hands it to the user's function in."""
+    to = own.type
+    if to.weak:
+        return x if x.type.weak else python_float(x)
+    x = ACCEPT[np.asarray](x)
+    return x if x.dtype == to.dtype else astype(x, dtype=to.dtype)

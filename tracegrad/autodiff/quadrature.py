@@ -10,6 +10,7 @@ from tracegrad.autodiff.inlining import (
     Push,
     apart,
     as_forward,
+    as_own,
     derived,
     flat,
     inlined,
@@ -53,7 +54,8 @@ def pull_integral(
 
 
 def _value_at(builder: Builder, parts: Parts, x: Value) -> Ref:
-    nodes, result = inlined(builder, parts, {"x": x})
+    point = as_own(builder.wrap(x), parts.own["x"])
+    nodes, result = inlined(builder, parts, {"x": point.value})
     builder.nodes.extend(nodes)
     return builder.wrap(result)
 

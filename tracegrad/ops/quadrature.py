@@ -11,7 +11,6 @@ from tracegrad.ir.index import Slice
 from tracegrad.ir.types import Dim
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import ACCEPT, accept
-from tracegrad.ops.distributions import doubled
 from tracegrad.ops.index import along, expand_dims, getitem
 from tracegrad.ops.infer import normal_axis, same_size, shape_text
 from tracegrad.ops.join import concatenate
@@ -38,7 +37,7 @@ def _widths(y: Any, x: Any, axis: int) -> Any:
             f"{shape_text(shape_of(y))}",
             fix="let x be a vector as long as y along the axis, or of the shape of y",
         )
-    widths = doubled(_part(x, place, 1, None) - _part(x, place, None, -1))
+    widths = _part(x, place, 1, None) - _part(x, place, None, -1)
     if ndim_of(x) == 1 and axis < ndim_of(y) - 1:
         widths = expand_dims(widths, axis=tuple(range(1, ndim_of(y) - axis)))
     return widths
