@@ -16,10 +16,11 @@ import numpy as np
 from tracegrad.codegen.control_jax import write_jax
 from tracegrad.codegen.lower import Line, Lowering
 from tracegrad.codegen.ownership import changing, shown_values, updated_carries
-from tracegrad.codegen.plan import Body, last_named
+from tracegrad.codegen.plan import Body
+from tracegrad.codegen.rebinding import is_free, kept_variable
 from tracegrad.codegen.solvers import write_solver
 from tracegrad.codegen.template import literal, name, number
-from tracegrad.ir.graph import FORWARD, Graph, Node, Value
+from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, uncounted, undefined
 from tracegrad.ops.index import getitem
 from tracegrad.ops.solvers import is_solver
@@ -252,12 +253,15 @@ class _Writer:
     def _branches(self) -> None:
         lower, node = self.lower, self.node
         which = node.inputs[0]
-        variables = [
-            lower.variable_for(v)
-            if v.hint or v in lower.targets
-            else lower.namer.claim(self._inner_name(k))
-            for k, v in enumerate(node.outputs)
-        ]
+        variables: list[str] = []
+        for k, v in enumerate(node.outputs):
+            kept = kept_variable(lower, node, k)
+            if kept is not None and kept not in variables:
+                variables.append(kept)
+            elif v.hint or v in lower.targets:
+                variables.append(lower.variable_for(v))
+            else:
+                variables.append(lower.namer.claim(self._inner_name(k)))
         lines = [self._branch(r, variables) for r in range(len(node.regions))]
         lower.variables.update(zip(node.outputs, variables, strict=True))
         boolean = len(lines) == 2 and which.type.kind == "b"
@@ -544,29 +548,11 @@ def carry_names(lower: ControlLowering, node: Node) -> list[str]:
             names.append(target)
             continue
         free = have == wanted and k not in listed and have not in names
-        if free and _is_free(lower, node, start, at):
+        if free and is_free(lower, node, start, at):
             names.append(wanted)
         else:
             names.append(lower.namer.claim(wanted))
     return names
-
-
-def _is_free(lower: ControlLowering, node: Node, start: Value, at: int) -> bool:
-    """Whether the variable of a first value may change from here on."""
-    made = lower.plan.producer.get(start)
-    if made is None and not _is_own(lower, node, start):
-        return False
-    if made is not None and lower.graph.nodes[made].phase != node.phase:
-        return False
-    once = node.inputs.count(start) == 1
-    return once and last_named(start, lower.graph, lower.plan, deep=True) <= at
-
-
-def _is_own(lower: ControlLowering, node: Node, v: Value) -> bool:
-    """Whether `v` is a carry, or an argument of the function that the node is in."""
-    if v in lower.carries:
-        return True
-    return v in lower.arguments and (node.phase == FORWARD or not lower.split)
 
 
 def plural(variable: str) -> str:

@@ -10,14 +10,12 @@ def tariff(use, price):
     """What electricity costs: a surcharge on much, and a rebate on a high bill."""
     cost = price * use  # models.py:93
     if use > 100.0:  # models.py:94
-        cost_2 = cost + 0.1 * (use - 100.0) ** 2  # models.py:95
-    else:
-        cost_2 = cost  # models.py:94
-    if cost_2 > 50.0:  # models.py:96
-        rebate = 0.2 * (cost_2 - 50.0)  # models.py:97
+        cost = cost + 0.1 * (use - 100.0) ** 2  # models.py:95
+    if cost > 50.0:  # models.py:96
+        rebate = 0.2 * (cost - 50.0)  # models.py:97
     else:
         rebate = 0.0  # models.py:96
-    return cost_2 - rebate
+    return cost - rebate
 
 
 def tariff_vjp(use, price):
@@ -27,28 +25,26 @@ def tariff_vjp(use, price):
     # forward
     cost = price * use  # models.py:93
     if use > 100.0:  # models.py:94
-        cost_2 = cost + 0.1 * (use - 100.0) ** 2  # models.py:95
-    else:
-        cost_2 = cost  # models.py:94
-    if cost_2 > 50.0:  # models.py:96
-        rebate = 0.2 * (cost_2 - 50.0)  # models.py:97
+        cost = cost + 0.1 * (use - 100.0) ** 2  # models.py:95
+    if cost > 50.0:  # models.py:96
+        rebate = 0.2 * (cost - 50.0)  # models.py:97
     else:
         rebate = 0.0  # models.py:96
-    out = cost_2 - rebate  # models.py:100
+    out = cost - rebate  # models.py:100
 
     def pullback(d_out):
         d_rebate = -d_out  # of models.py:100
-        if cost_2 > 50.0:  # of models.py:96
-            d_cost_2 = 0.2 * d_rebate  # of models.py:97
+        if cost > 50.0:  # of models.py:96
+            d_cost = 0.2 * d_rebate  # of models.py:97
         else:
-            d_cost_2 = 0.0  # of models.py:96
-        d_cost_2_2 = d_out + d_cost_2  # of models.py:96
+            d_cost = 0.0  # of models.py:96
+        d_cost_2 = d_out + d_cost  # of models.py:96
         if use > 100.0:  # of models.py:94
-            d_use = 0.2 * d_cost_2_2 * (use - 100.0)  # of models.py:95
+            d_use = 0.2 * d_cost_2 * (use - 100.0)  # of models.py:95
         else:
             d_use = 0.0  # of models.py:94
-        d_price = d_cost_2_2 * use
-        d_use += d_cost_2_2 * price  # of models.py:93
+        d_price = d_cost_2 * use
+        d_use += d_cost_2 * price  # of models.py:93
         return d_use, d_price
 
     return out, pullback
@@ -61,24 +57,22 @@ def tariff_value_and_grad(use, price):
     # forward
     cost = price * use  # models.py:93
     if use > 100.0:  # models.py:94
-        cost_2 = cost + 0.1 * (use - 100.0) ** 2  # models.py:95
-    else:
-        cost_2 = cost  # models.py:94
-    if cost_2 > 50.0:  # models.py:96
-        rebate = 0.2 * (cost_2 - 50.0)  # models.py:97
+        cost = cost + 0.1 * (use - 100.0) ** 2  # models.py:95
+    if cost > 50.0:  # models.py:96
+        rebate = 0.2 * (cost - 50.0)  # models.py:97
     else:
         rebate = 0.0  # models.py:96
-    out = cost_2 - rebate  # models.py:100
+    out = cost - rebate  # models.py:100
     # backward
-    if cost_2 > 50.0:  # of models.py:96
-        d_cost_2 = 0.2 * -1.0  # of models.py:97
+    if cost > 50.0:  # of models.py:96
+        d_cost = 0.2 * -1.0  # of models.py:97
     else:
-        d_cost_2 = 0.0  # of models.py:96
-    d_cost_2_2 = 1.0 + d_cost_2  # of models.py:96
+        d_cost = 0.0  # of models.py:96
+    d_cost_2 = 1.0 + d_cost  # of models.py:96
     if use > 100.0:  # of models.py:94
-        d_use = 0.2 * d_cost_2_2 * (use - 100.0)  # of models.py:95
+        d_use = 0.2 * d_cost_2 * (use - 100.0)  # of models.py:95
     else:
         d_use = 0.0  # of models.py:94
-    d_price = d_cost_2_2 * use
-    d_use += d_cost_2_2 * price  # of models.py:93
+    d_price = d_cost_2 * use
+    d_use += d_cost_2 * price  # of models.py:93
     return out, (d_use, d_price)
