@@ -313,7 +313,8 @@ class _Writer:
             made = inner.plan.producer.get(v)
             if made is not None and region.results.count(v) == 1:
                 inner.targets.update(dict.fromkeys(inner.updated(v), variable))
-        inner.skipped = {v for k, v in enumerate(region.results) if self._unread(k, r)}
+        unread = {v for k, v in enumerate(region.results) if self._unread(k, r)}
+        inner.skipped = unread.difference(*[n.inputs for n in region.nodes])
         inner.run()
         made_by = {v: n for n in region.nodes for v in n.outputs}
         for v, variable in zip(region.results, variables, strict=True):

@@ -11,6 +11,7 @@ from control.programs import (
     UNBOUNDED,
     X,
     Y,
+    choice,
     nested,
     recurrence,
     scan_in_scan,
@@ -209,7 +210,9 @@ def test_segments_save_memory() -> None:
     assert peaks[1] < 0.15 * peaks[0]
 
 
-@pytest.mark.parametrize("program", [nested, scan_in_scan, recurrence], ids=NAMES)
+@pytest.mark.parametrize(
+    "program", [nested, scan_in_scan, recurrence, choice], ids=NAMES
+)
 def test_hessians_against_jax(program) -> None:
     """Forward over reverse, through nests."""
     want = jax.hessian(lambda x: program(jax.lax, jnp, x, Y))(X)

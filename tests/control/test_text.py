@@ -1,5 +1,9 @@
 """The emitted source of branches and loops reads as by hand."""
 
+import linecache
+import re
+from pathlib import Path
+
 import numpy as np
 from control.programs import X, Y
 
@@ -63,3 +67,23 @@ def test_while() -> None:
         d_y = d_y * sqrt_y_2 + 0.5 * d_y * ys[t] / sqrt_y_2
     return d_y"""
     )
+
+
+def test_the_page_in_docs_is_true() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "control_flow.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    function, printed, cell = blocks
+    space = {"np": np, "tg": tg, "__name__": "page"}
+    for k, text in enumerate((function, cell)):
+        name = f"<page {k}>"
+        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+        exec(compile(text, name, "exec"), space)
+    gradient = tg.grad(space["clipped_mean"])
+    assert body(gradient.source(np.ones(5), 0.1)) == body(f"\n{printed}")
+    x = np.array([0.3, -0.4, 2.2, 0.7])
+    for i, found in enumerate(gradient(x, 0.3)):
+        step = np.eye(4)[i] * 1e-6
+        ahead, behind = [space["clipped_mean"](x + s, 0.3) for s in (step, -step)]
+        np.testing.assert_allclose(found, (ahead - behind) / 2e-6, rtol=1e-6)
+    args = np.ones(2), np.eye(2), np.ones((50, 2))
+    assert str(tg.grad(space["cell"]).source(*args)).count("for t in ") == 2

@@ -11,7 +11,14 @@ from typing import Any
 
 from tracegrad.ir.graph import Const, Graph, Node, Value
 from tracegrad.ir.region import copied
-from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, zeros_of_stack
+from tracegrad.ops.control import (
+    RESULT,
+    Loop,
+    cond,
+    is_ragged,
+    undefined,
+    zeros_of_stack,
+)
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref
 
@@ -84,7 +91,12 @@ class _Pushed:
         """The tangent of a result, zeros if it has none."""
         v = self.results[k]
         found = self.known.get(v)
-        return _zero(self.scratch, v) if found is None else found.value
+        if found is not None:
+            return found.value
+        if any(n.op is undefined and n.out is v for n in self.scratch.nodes):
+            attrs = {"shape": v.type.shape, "dtype": v.type.dtype, "weak": v.type.weak}
+            return self.scratch.record(undefined, (), attrs).value
+        return _zero(self.scratch, v)
 
 
 def _append(
