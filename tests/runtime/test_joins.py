@@ -397,7 +397,15 @@ def test_python_numbers_that_a_branch_or_loop_makes() -> None:
             n += 1
         return x * [2.0, 3.0, 4.0, 5.0][n] + sum(range(n)) * x
 
-    for f in (kind, key, index):
+    def inside(x):
+        n = 0
+        y = x
+        while abs(y) > 0.3 and n < 9:
+            y = {0: 0.5, 2: 0.9}.get(n, 0.7) * y
+            n += 1
+        return y
+
+    for f in (kind, key, index, inside):
         g = tg.compile(f)
         for x in (0.1, 0.5, -0.7, 2.0):
             np.testing.assert_allclose(g(x), f(x))

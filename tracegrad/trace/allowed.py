@@ -14,7 +14,6 @@ from types import (
     CodeType,
     FunctionType,
     MethodType,
-    MethodWrapperType,
     ModuleType,
 )
 from typing import Any
@@ -43,6 +42,7 @@ _WRITING = {
     *("sort", "fill", "resize", "setfield", "itemset", "partition", "byteswap"),
     *("setflags", "vectorize", "apply_along_axis", "apply_over_axes", "save", "savez"),
     *("savetxt", "fromfile", "load", "loadtxt", "tofile", "dump", "seterr", "at"),
+    *("set_printoptions", "seterrcall", "setbufsize"),
     *("fromfunction", "fromiter", "frompyfunc", "piecewise", "nditer", "shuffle"),
 }
 _BINARY = (
@@ -106,7 +106,7 @@ def _is_known(function: Any) -> bool:
         return issubclass(function, np.generic)
     if isinstance(function, np.ufunc):
         return True
-    if isinstance(function, BuiltinFunctionType | MethodWrapperType):
+    if isinstance(function, BuiltinFunctionType):
         owner = function.__self__
         if owner is math:
             return True

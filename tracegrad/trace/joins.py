@@ -296,6 +296,8 @@ class Loop:
             for name, v in params.items():
                 made = make(v, self.session)
                 made.buffer.entangled = self.body.__code__
+                if not isinstance(self.start[name], Handle):
+                    made.buffer.loose = self.body.__code__
                 put(self.cells[name], made)
             for buffer, v in held.items():
                 buffer.write(v)
