@@ -1,6 +1,7 @@
 """`autograd.forward_ad`, live beside PyTorch, and against reverse mode."""
 
 import importlib
+import threading
 
 import numpy as np
 import pytest
@@ -121,6 +122,29 @@ def test_reverse_over_forward(expression):
     outputs, directions = zip(*pairs, strict=True)
     (made,) = torch.autograd.grad(outputs, v, directions, **options)
     same(got, slopes(torch, made, inputs))
+
+
+def test_levels_belong_to_threads():
+    fw = forward_ad(ours)
+    seen = []
+
+    def elsewhere():
+        try:
+            fw.make_dual(ours.ones(2), ours.ones(2))
+        except RuntimeError as error:
+            seen.append(str(error))
+        with fw.dual_level():
+            x = fw.make_dual(ours.ones(2), ours.ones(2))
+            seen.append(fw.unpack_dual(x * 3).tangent.tolist())
+
+    with fw.dual_level():
+        x = fw.make_dual(ours.ones(2), ours.ones(2))
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert fw.unpack_dual(x * 2).tangent.tolist() == [2, 2]
+    assert seen[0].startswith("Trying to create a dual Tensor")
+    assert seen[1] == [3, 3]
 
 
 def ones(t):

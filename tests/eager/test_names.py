@@ -200,6 +200,7 @@ SECOND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", SECOND)
 def test_second_derivatives(expression):
     theirs = pytest.importorskip("torch")

@@ -11,6 +11,7 @@ that reverse mode goes through them.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +36,7 @@ class Level:
     """What `enter_dual_level` opens; tangents of a level that is closed are void."""
 
 
-class _Current:
+class _Current(threading.local):
     level: Level | None = None
 
 
