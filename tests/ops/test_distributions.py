@@ -291,6 +291,17 @@ class Model:
         return np.sum(self.prior.logpdf(x / 3.0))
 
 
+def given_or_not(x, prior=PRIOR):
+    return np.sum(prior.logpdf(x))
+
+
+def test_frozen_ones_as_arguments():
+    x = np.array([0.7, 1.5, 2.2])
+    want = tg.grad(lambda x: np.sum(PRIOR.logpdf(x)))(x)
+    np.testing.assert_array_equal(tg.grad(given_or_not)(x), want)
+    np.testing.assert_array_equal(tg.grad(given_or_not)(x, PRIOR), want)
+
+
 @pytest.mark.parametrize(
     "f", [made_outside(), imported_outside(), Model(), Model().__call__]
 )

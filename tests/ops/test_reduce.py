@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ops.calls import RECORDED, Call, check, gradient_of, method, sample
 
+import tracegrad as tg
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, ShapeError
 
@@ -256,3 +257,18 @@ def test_calls_without_traced_values_are_numpy():
     for name, f in CALLS.items():
         got, want = f(RECORDED, X), f(np, X)
         np.testing.assert_allclose(got, want, rtol=1e-14, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bool", "float64"])
+def test_initial_is_cast_to_the_dtype_of_the_result(dtype):
+    x = (np.random.default_rng(0).normal(size=(3, 4)) > 0.0).astype(dtype)
+    wide = np.float64(2.5)
+    for f in (
+        lambda x: np.sum(x, axis=0, initial=2.5),
+        lambda x: np.prod(x, axis=0, initial=wide),
+        lambda x: np.max(x, axis=0, initial=0.0),
+        lambda x: np.min(x, axis=0, initial=wide, where=x > 0),
+    ):
+        made, want = tg.compile(f)(x), f(x)
+        assert made.dtype == want.dtype
+        np.testing.assert_array_equal(made, want)

@@ -14,6 +14,7 @@ from tracegrad.ops.reduce import (
     AXES,
     COUNTS,
     NOT_GIVEN,
+    first_value,
     flag,
     given,
     keep_axes,
@@ -74,9 +75,9 @@ def _extreme_call(which, pair, a, axis, out, keepdims, initial, mask):
                 "elements are excluded",
                 op=f"np.{which.name}",
             )
-        x = masked(x, mask, initial)
+        x = masked(x, mask, first_value(initial, x))
     result = which(x, axis=canonical_axis(axis, ndim_of(x)), keepdims=flag(keepdims))
-    return pair(result, as_operand(initial)) if given(initial) else result
+    return pair(result, first_value(initial, result)) if given(initial) else result
 
 
 @max.accept(np.max, np.amax, methods=["max"])

@@ -12,7 +12,7 @@ from tracegrad.errors import ShapeError
 from tracegrad.ir.index import Slice
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.convolve import convolve
-from tracegrad.ops.define import ACCEPT, accept, op
+from tracegrad.ops.define import ACCEPT, METHODS, accept, op
 from tracegrad.ops.index import along, expand_dims, getitem
 from tracegrad.ops.infer import refuse, result_dtype, same_size
 from tracegrad.ops.join import concatenate, stack
@@ -188,6 +188,8 @@ def _(seq_of_zeros):
     if ndim_of(zeros) == 2:
         zeros = ACCEPT[np.linalg.eigvals](zeros)
     zeros = _coefficients(zeros)
+    if dtype_of(zeros).char not in "fdFD":
+        zeros = METHODS["astype"](zeros, np.float64)
     made = as_operand(np.ones(1, dtype_of(zeros)))
     for i in range(_fixed("np.poly", zeros)):
         one = np.ones((), dtype_of(zeros))

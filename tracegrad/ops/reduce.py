@@ -19,7 +19,15 @@ from tracegrad.ops.infer import (
     reduced_shape,
     refuse,
 )
-from tracegrad.ops.record import as_operand, dtype_of, ndim_of, shape_of
+from tracegrad.ops.record import (
+    as_array,
+    as_operand,
+    constant_of,
+    dtype_of,
+    ndim_of,
+    shape_of,
+    type_of,
+)
 from tracegrad.ops.sample import arg, data
 from tracegrad.ops.scan import exclusive_products
 from tracegrad.ops.select import absolute, conj, where
@@ -143,6 +151,21 @@ def given(argument) -> bool:
     return argument is not None and argument is not NOT_GIVEN
 
 
+def first_value(initial, result):
+    """What `initial=` stands for: NumPy casts it to the dtype of the result."""
+    x, to = as_operand(initial), dtype_of(result)
+    have = type_of(x)
+    order = "biufc"
+    if have.dtype == to or (
+        have.weak and order.index(have.kind) <= order.index(to.kind)
+    ):
+        return x
+    known = constant_of(x)
+    if known is not None:
+        return to.type(known)
+    return astype(as_array(x), dtype=to.name)
+
+
 def flag(keepdims) -> bool:
     return keepdims is not NOT_GIVEN and bool(keepdims)
 
@@ -169,7 +192,7 @@ def sum_call(
     x = masked(take_as(a, dtype), where, 0)
     axis = canonical_axis(axis, ndim_of(x))
     total = sum(x, axis=axis, keepdims=flag(keepdims))
-    return total + as_operand(initial) if given(initial) else total
+    return total + first_value(initial, total) if given(initial) else total
 
 
 @accept((np.add, "reduce"))
@@ -400,7 +423,7 @@ def prod_call(
     x = masked(take_as(a, dtype), where, 1)
     axis = canonical_axis(axis, ndim_of(x))
     result = prod(x, axis=axis, keepdims=flag(keepdims))
-    return result * as_operand(initial) if given(initial) else result
+    return result * first_value(initial, result) if given(initial) else result
 
 
 @accept((np.multiply, "reduce"))

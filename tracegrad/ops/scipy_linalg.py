@@ -115,6 +115,7 @@ def _(a, overwrite_a=False, check_finite=True):
 def _(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
     refuse("scipy.linalg.pinv", atol=atol)
     a, rtol = as_array(a), cutoff("scipy.linalg.pinv", "rtol", rtol)
+    a = astype(a, dtype=np.dtype(float)) if dtype_of(a).kind in "biu" else a
     inverse = pinv(a, rtol=rtol)
     return (inverse, matrix_rank(a, rtol=rtol)) if return_rank else inverse
 

@@ -36,6 +36,7 @@ from tracegrad.trace.interpose import (
     is_swapped,
     original_of,
     sized,
+    stand_in,
     swappable,
     swapping,
     swapping_reads,
@@ -242,7 +243,7 @@ def _called(
     if session.joining:
         function = staged(function)
     try:
-        out = function(*given, **named)
+        out = function(*map(stand_in, given), **named)
     except (Restart, _NewModule, Joining, Unjoin):
         watch.check()  # another try would find the change made already
         raise
