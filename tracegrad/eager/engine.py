@@ -508,12 +508,7 @@ def _binary(entry: Entry, order: str) -> Callable:
     x, y = (1, 0) if swapped else (0, 1)
     flowing = [k for k, flows in enumerate(entry.flows) if flows]
     arguments = "(other, self)" if swapped else "(self, other)"
-    names = {
-        "entry": entry,
-        "run": entry.run,
-        "pull": entry.pull,
-        "general": general,
-    }
+    names = {"entry": entry, "run": entry.run, "pull": entry.pull, "general": general}
     go_general = f"        return @general(@entry, {arguments}, {{}}, out)"
     lines = [
         f"def eager_{op.name}(self, other, *, out=None):",
