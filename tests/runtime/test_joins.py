@@ -572,6 +572,20 @@ def test_saved_file(tmp_path) -> None:
     assert "UntracedBranch" not in path.read_text()
 
 
+def test_jax_says_what_was_not_joined() -> None:
+    pytest.importorskip("jax")
+
+    def f(x):
+        found = []
+        if x > 0:
+            found.append(x)
+        return x * len(found)
+
+    with pytest.raises(tg.ControlFlowError, match=r"it calls list\.append") as caught:
+        tg.grad(f, backend="jax")(1.0)
+    assert re.search(r"at:  test_joins.py:\d+: if x > 0:", str(caught.value))
+
+
 def test_jax() -> None:
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):

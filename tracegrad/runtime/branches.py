@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tracegrad.errors import ControlFlowError
@@ -14,18 +15,26 @@ from tracegrad.ir.symbols import sizes_in
 from tracegrad.ir.tree import restore
 from tracegrad.ops.evaluate import evaluate
 
+EMPTY: Mapping[str, str] = MappingProxyType({})
 
-def refuse_guards(nodes: Iterable[Node]) -> None:
+
+def refuse_guards(nodes: Iterable[Node], unjoined: Mapping[str, str] = EMPTY) -> None:
     """A program that cannot stop in the middle, as under `jax.jit`, has no guards.
+
+    Args:
+        nodes: of the program.
+        unjoined: branches that were left to Python, and why.
 
     Raises:
         ControlFlowError: for the first one.
     """
     for node in nodes:
         if node.op.guards:
+            here = f"{node.at[-1].where}: " if node.at else "?"
+            reasons = [why for at, why in unjoined.items() if at.startswith(here)]
             raise ControlFlowError(
                 "Python decided by the value of a traced array here, which code under "
-                "jax.jit cannot do",
+                "jax.jit cannot do" + "".join([f"; {why}" for why in reasons]),
                 op="if, while, bool() or int()",
                 at=node.at[-1] if node.at else None,
                 fix="use np.where, tg.cond or tg.while_loop, or the NumPy backend",

@@ -176,7 +176,7 @@ def _attempt(
         ) from None
     traced.facts += [fact for fact in noted or () if fact not in traced.facts]
     if options.backend == "jax":
-        refuse_guards(traced.builder.nodes)
+        refuse_guards(traced.builder.nodes, traced.unjoined)
     program = Program(
         name=binder.name,
         at=binder.at,
