@@ -221,6 +221,7 @@ def test_libraries_are_not_touched(traced) -> None:
         lambda f: scipy.integrate.quad_vec(f, 0.0, 3.0)[0],
         lambda f: scipy.integrate.nquad(f, [[0.0, 3.0]])[0],
         lambda f: scipy.optimize.minimize_scalar(f, (0.0, 3.0)).x,
+        lambda f: scipy.optimize.minimize(lambda t: f(t)[0], np.zeros(1)).x[0],
     ],
 )
 def test_a_solver_that_calls_back_names_itself(solve) -> None:

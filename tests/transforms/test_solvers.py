@@ -147,6 +147,38 @@ def test_roots_of_higher_order_and_of_arrays():
     np.testing.assert_allclose(rows, [by_brentq(p) for p in (0.5, 1.0, 2.0)])
 
 
+def repeated(p):
+    f = lambda x, t: x**3 + p * x - t - 1.0
+    t = 0.0
+    for _ in range(5):
+        t = t + optimize.brentq(f, -5.0, 5.0, args=(t,), xtol=1e-14)
+    return t
+
+
+def scanned(p):
+    def turn(c, _):
+        f = lambda x: x**3 + p * x - c - 1.0
+        return c + optimize.brentq(f, -5.0, 5.0, xtol=1e-14), c
+
+    return tg.scan(turn, 0.0, np.arange(5.0))[0]
+
+
+def branched(p):
+    x = by_brentq(p)
+    return x**2 if x > 0.6 else x
+
+
+@pytest.mark.parametrize("f", [repeated, scanned, branched, tg.checkpoint(by_brentq)])
+def test_roots_in_loops_branches_and_checkpoints(f):
+    for p in (0.8, 4.0):
+        np.testing.assert_allclose(tg.grad(f)(p), slope(f, p), rtol=1e-7)
+
+
+def test_a_root_from_types_alone():
+    text = str(tg.grad(by_brentq).source(tg.spec("f8[]")))
+    assert "optimize.brentq(residual" in text
+
+
 def test_coupled_equations_against_the_formula():
     def f(m, b):
         return np.sum(optimize.root(lambda x: m @ x + 0.1 * x**3 - b, b, tol=1e-14).x)

@@ -244,16 +244,16 @@ def _call_scipy(session: Session, function: Any, args: tuple, kwargs: dict) -> A
     solver = caller_of(function)
     if solver is not None:
         return solver(session, function, args, kwargs)
-    if accepted(function) is None and not holds_handles((args, kwargs)):
-        # A solver or a loader on plain data.  It may call back the user's functions,
-        # which must not give it traced values.
-        try:
-            return function(*args, **kwargs)
-        except ConversionError as error:
-            if any(map(callable, (*args, *kwargs.values()))):
-                raise unsupported(session, function) from error
-            raise
-    return call_function(session, function, args, kwargs)
+    known = accepted(function) is not None
+    try:
+        if known or holds_handles((args, kwargs)):
+            return call_function(session, function, args, kwargs)
+        return function(*args, **kwargs)
+    except ConversionError as error:
+        # A function that calls back the user's, which gave it traced values.
+        if not known and any(map(callable, (*args, *kwargs.values()))):
+            raise unsupported(session, function) from error
+        raise
 
 
 def sized(x: Any) -> Any:
