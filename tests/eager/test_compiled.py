@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from eager.test_random import Machine, draw, new, run
+from eager.programs import Machine, draw, new, run
 
 import tracegrad.eager as ours
 from tracegrad.eager import backward as module

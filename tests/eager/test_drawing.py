@@ -5,7 +5,7 @@ import random
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from eager.test_random import Machine, draw, new, run
+from eager.programs import Machine, draw, new, run
 
 import tracegrad.eager as ours
 from tracegrad.eager.drawing import _CHAR

@@ -1,12 +1,18 @@
 """Functions of `tg.compile` and the like, called with eager tensors."""
 
+import importlib
+
 import numpy as np
 import pytest
 
 import tracegrad as tg
 import tracegrad.eager as ours
 
-torch = pytest.importorskip("torch")
+try:
+    torch = importlib.import_module("torch")
+except ImportError:
+    torch = None
+needs_torch = pytest.mark.skipif(torch is None, reason="compares with PyTorch")
 
 
 @tg.compile
@@ -36,6 +42,7 @@ def step(t, call, scale):
     return first, [v.grad.numpy() for v in (*params.values(), x)]
 
 
+@needs_torch
 def test_values_and_gradients():
     for scale in (1.0, 0.5):
         call = lambda params, x, s: network(params, x, scale=s)
@@ -55,6 +62,7 @@ def test_the_node_is_the_function():
     assert made["hidden"].grad_fn is made["total"].grad_fn
 
 
+@needs_torch
 def test_second_order():
     def second(t, call):
         params, x = tensors(t)
@@ -81,6 +89,7 @@ def test_only_what_has_a_history_is_differentiated():
     assert not plain["hidden"].requires_grad
 
 
+@needs_torch
 def test_arrays_and_labels_beside_tensors():
     @tg.compile
     def pick(w, x, labels, kind):

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from eager.test_random import Machine, draw, new, run
+from eager.programs import Machine, draw, new, run
 
 import tracegrad.eager as ours
 from tracegrad.codegen.source import emit
@@ -19,8 +19,6 @@ from tracegrad.eager.source import _routine
 from tracegrad.eager.tape import read
 from tracegrad.eager.versions import is_current
 from tracegrad.errors import ArgumentError, UnsupportedError
-
-torch = pytest.importorskip("torch")
 
 
 def arguments(tape):
