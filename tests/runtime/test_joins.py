@@ -542,6 +542,28 @@ def test_methods_closures_partials() -> None:
     assert g(2.0) == pytest.approx(48.0)
 
 
+class Layer:
+    def __init__(self, slope):
+        self.slope = slope
+
+    def __call__(self, v):
+        return v if v > 0 else self.slope * v
+
+
+def test_objects_that_are_called() -> None:
+    layers = [Layer(0.1), Layer(0.3)]
+
+    def f(x):
+        for layer in layers:
+            x = layer(x - 0.2)
+        if x > 0.5:
+            x = layers[0](-x)
+        return x
+
+    agrees(f, [0.7, -0.7, 1.5])
+    agrees(Layer(0.2), [0.7, -0.7])
+
+
 def test_nested_gradients() -> None:
     def inner(v):
         return v**3 if v > 0 else v**2

@@ -51,7 +51,7 @@ _BINARY = (
 )
 _OTHER = (
     *("neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "getitem", "setitem"),
-    *("iter", "next", "len", "bool", "contains", "call", "float", "int", "index"),
+    *("iter", "next", "len", "bool", "contains", "float", "int", "index"),
     *("array", "array_ufunc", "array_function", "hash"),
 )
 _OPERATORS = {f"__{p}{name}__" for name in _BINARY for p in ("", "r", "i")} | {
@@ -79,10 +79,22 @@ def checked(function: Any, staged: Callable[[Any], Any]) -> Any:
         if is_users(function.__func__.__code__.co_filename):
             _check_function(function.__func__)
             return staged(function)
+    method = method_of(function)
+    if method is not None:
+        _check_function(method)
+        return staged(function)
     if kind is Method or _is_known(function):
         return _guarded(function)
     name = getattr(function, "__qualname__", None) or repr(function)
     raise Refused(f"it calls {name:.60}")
+
+
+def method_of(x: Any) -> FunctionType | None:
+    """The `__call__` of an object of a class of the user's."""
+    found = inspect.getattr_static(type(x), "__call__", None)
+    if type(found) is FunctionType and is_users(found.__code__.co_filename):
+        return found
+    return None
 
 
 def _check_function(function: FunctionType) -> None:

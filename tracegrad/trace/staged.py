@@ -22,6 +22,7 @@ from tracegrad.trace.allowed import (
     check_names,
     checked,
     looked_up,
+    method_of,
 )
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import DEPTH, Handle, Unjoin
@@ -44,7 +45,8 @@ def staged(function: Any) -> Any:
     if kind is functools.partial:
         inner = staged(function.func)
         return functools.partial(inner, *function.args, **function.keywords)
-    return function
+    method = method_of(function)
+    return function if method is None else MethodType(staged(method), function)
 
 
 # ----------------------------------------------------------------- what functions call
