@@ -6,17 +6,53 @@ and if nothing keeps the array of an earlier turn.
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from tracegrad.codegen.memory import is_accumulation, is_view
 from tracegrad.ir.dims import at_least
 from tracegrad.ir.graph import Const, Graph, Node, Value
 from tracegrad.ops.control import RESULT, Loop, cond, is_loop, undefined
 from tracegrad.ops.solvers import is_solver
 
+_Found = TypeVar("_Found")
+
+
+class _Memo(threading.local):
+    """Per thread: what the question that is being answered has found so far."""
+
+    answers: dict[Any, Any] | None = None
+
+
+_MEMO = _Memo()
+
+
+def _once(function: Callable[[Node], _Found]) -> Callable[[Node], _Found]:
+    """Decorator: within one question each node is looked at once, nests are deep."""
+
+    @functools.wraps(function)
+    def run(node: Node) -> _Found:
+        outer = _MEMO.answers
+        known = {} if outer is None else outer
+        key = function, node
+        if key not in known:
+            _MEMO.answers = known
+            try:
+                known[key] = function(node)
+            finally:
+                _MEMO.answers = outer
+        return known[key]
+
+    return run
+
 
 def _producers(graph: Graph) -> dict[Value, Node]:
     return {v: node for node in graph.nodes for v in node.outputs}
 
 
+@_once
 def updated_carries(node: Node) -> set[int]:
     """The carries of a loop whose arrays the body updates, and need not keep."""
     loop = Loop.of(node)
@@ -72,6 +108,7 @@ def _carried_from(node: Node, v: Value) -> Value | None:
     return None
 
 
+@_once
 def fresh_outputs(node: Node) -> set[Value]:
     """The outputs of a node with regions that share memory with nothing outside."""
     if is_solver(node):
@@ -91,6 +128,7 @@ def fresh_outputs(node: Node) -> set[Value]:
     return found
 
 
+@_once
 def shown_inputs(node: Node) -> dict[Value, tuple[Value, ...]]:
     """The inputs whose memory each output may be, for those that are not fresh."""
     fresh = fresh_outputs(node)

@@ -56,9 +56,9 @@ def check_forward(program, seed: int) -> None:
             np.testing.assert_allclose(found, near, rtol=2e-3, atol=2e-3)
 
 
-# 9: the tangent of what only another branch makes; 15: an expression moved behind a loop
-# that changes what it reads; 69: a list that only one branch makes; 228: a view read
-# after its variable was given to another array.
+# 9: the tangent of what only another branch makes; 15: an expression moved behind a
+# loop that changes what it reads; 69: a list that only one branch makes; 228: a view
+# read after its variable was given to another array.
 @pytest.mark.parametrize("seed", [9, 15, 69, 228, 301])
 def test_some_programs(seed) -> None:
     check(seed)

@@ -2,6 +2,7 @@
 
 import linecache
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,18 @@ def test_the_page_in_docs_is_true() -> None:
         np.testing.assert_allclose(found, (ahead - behind) / 2e-6, rtol=1e-6)
     args = np.ones(2), np.eye(2), np.ones((50, 2))
     assert str(tg.grad(space["cell"]).source(*args)).count("for t in ") == 2
+
+
+def test_deep_nests_are_written_in_no_time() -> None:
+    """Each branch is looked at once, not once for each branch around it."""
+
+    def nest(depth, a, b):
+        if depth == 0:
+            return a * b, np.sin(a)
+        inner = lambda: nest(depth - 1, b, np.cos(a))
+        return tg.cond(a > b, inner, lambda: (b, a + depth))
+
+    start = time.perf_counter()
+    text = str(tg.grad(lambda x: nest(9, x, 0.5 * x)[0]).source(1.0))
+    assert text.count("if ") >= 9
+    assert time.perf_counter() - start < 20.0
