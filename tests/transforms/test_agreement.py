@@ -106,7 +106,7 @@ def custom_vjp(of, np_, case, x, t):
     f = of.custom_vjp(lambda x: case.f(np_, x))
     f.defvjp(
         lambda x: (case.f(np_, x), np_.cos(x)),
-        lambda cosine, ct: (3.0 * cosine * np_.sum(ct),),
+        lambda cosine, ct: ((3.0 * cosine * np_.sum(ct)).astype(cosine.dtype),),
     )
     total = lambda x: np_.sum(f(np_.sin(x)) ** 2)
     return of.grad(total, **options(x))(x)

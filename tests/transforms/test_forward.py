@@ -93,6 +93,18 @@ def test_holomorphic_grad(name):
     np.testing.assert_allclose(got, jax.grad(g, holomorphic=True)(x), rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_holomorphic_sum_of_a_number(dtype):
+    x = np.array([1.0 + 0.2j, 2.0, 3.0j], dtype)
+    for f, want in (
+        (lambda x: np.sum(np.sum(x) * 1.0), np.ones(3)),
+        (lambda x: np.sum(np.sum(x**2) * np.sum(x)), 2 * x * sum(x) + sum(x * x)),
+    ):
+        got = tg.grad(f, holomorphic=True)(x)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 def test_holomorphic_needs_a_complex_result():
     with pytest.raises(tg.DTypeError, match="with holomorphic=True the result must be"):
         tg.grad(lambda x: np.sum(x), holomorphic=True)(np.ones(2))

@@ -555,9 +555,12 @@ def drop_kept_axes(r: Rewriter, node: Node) -> Any:
 
 @rewrites(astype)
 def cast_to_same(r: Rewriter, node: Node) -> Any:
-    """A cast to the dtype that is there."""
-    v = node.inputs[0]
-    return r.ref(v) if v.type == node.outputs[0].type else None
+    """A cast to the dtype that is there, and one of a number."""
+    v, to = node.inputs[0], node.outputs[0].type
+    c = number(v)
+    if c is not None and to.kind == "c":
+        return Const(complex(c) if to.dtype == complex else to.dtype.type(c))
+    return r.ref(v) if v.type == to else None
 
 
 @rewrites(broadcast_to, last=True)
