@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import tracegrad as tg
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Value
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType
@@ -456,3 +457,14 @@ def test_flags_are_not_added_up_alone(name):
     assert made.results[0].type.dtype == np.float32
     given = [np.ones(v.type.shape, v.type.dtype) for v in params]
     np.testing.assert_array_equal(evaluate(made, given)[0], 6.0 if name == "sum" else 3)
+
+
+def test_logistic_slope_of_a_sum() -> None:
+    """The cotangent 1.0 is gone by then, and so is the shape of the chain rule."""
+    x = np.array([-800.0, 0.0, 800.0])
+    with np.errstate(over="ignore"):
+        for f in (
+            lambda x: np.sum(1.0 / (1.0 + np.exp(-x))),
+            lambda x: np.sum(1.0 / (np.exp(-x) + 1.0)),
+        ):
+            np.testing.assert_array_equal(tg.grad(f)(x), [0.0, 0.25, 0.0])

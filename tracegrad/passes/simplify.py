@@ -440,10 +440,14 @@ def merge_selections(r: Rewriter, node: Node) -> Any:
 def logistic_slope(r: Rewriter, node: Node) -> Any:
     """The slope of `c / (1.0 + e)` through `e = exp(u)`, without inf times 0.
 
-    The chain rule gives `ct / y * z * e` with `y = 1.0 + e` and `z = c / y`; `e / y` is
-    `1.0 - 1.0 / y`, which stays right where `e` overflows.
+    The chain rule gives `ct / y * z * e` with `y = 1.0 + e` and `z = c / y`, or for
+    `ct = 1.0` perhaps `z / y * e`; `e / y` is `1.0 - 1.0 / y`, which stays right where
+    `e` overflows.
     """
     left, e = node.inputs
+    simple = r.source(left, divide)
+    if simple is not None and getattr(r.made_by.get(e), "op", None) is exp:
+        return _times_rest(r, *simple.inputs, e)
     product = r.source(left, multiply)
     if product is None or getattr(r.made_by.get(e), "op", None) is not exp:
         return None
@@ -460,6 +464,19 @@ def logistic_slope(r: Rewriter, node: Node) -> Any:
         return None
     rest = r.ref(z) if is_number(ratio.inputs[0], 1.0) else 1.0 / r.ref(y)
     return r.ref(ct) * (r.ref(z) * (1.0 - rest))
+
+
+def _times_rest(r: Rewriter, w: Value, y: Value, e: Value) -> Any:
+    """`w / y * e` as `w * (1.0 - 1.0 / y)`, if `y` is `1.0 + e`."""
+    total, ratio = r.made_by.get(y), r.made_by.get(w)
+    if total is None or total.op is not add or e not in total.inputs:
+        return None
+    if not any(is_number(v, 1.0) for v in total.inputs):
+        return None
+    inverse = ratio is not None and ratio.op is divide and ratio.inputs[1] is y
+    if inverse and ratio is not None and is_number(ratio.inputs[0], 1.0):
+        return r.ref(w) * (1.0 - r.ref(w))
+    return r.ref(w) * (1.0 - 1.0 / r.ref(y))
 
 
 # ------------------------------------------------------------------------------- views
