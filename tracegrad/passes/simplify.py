@@ -447,7 +447,8 @@ def logistic_slope(r: Rewriter, node: Node) -> Any:
     left, e = node.inputs
     simple = r.source(left, divide)
     if simple is not None and getattr(r.made_by.get(e), "op", None) is exp:
-        return _times_rest(r, *simple.inputs, e)
+        w, y = simple.inputs
+        return _times_rest(r, w, y, e)
     product = r.source(left, multiply)
     if product is None or getattr(r.made_by.get(e), "op", None) is not exp:
         return None
