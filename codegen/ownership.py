@@ -232,8 +232,15 @@ def _new_results(region: Graph, made_by: dict[Value, Node]) -> set[Value]:
     return found
 
 
+@_once
 def kept_outputs(node: Node) -> set[Value]:
     """The outputs whose memory is in a list of the loop too."""
+    if node.op is cond:
+        return {
+            v
+            for k, v in enumerate(node.outputs)
+            if any(_is_kept(region.results[k], region) for region in node.regions)
+        }
     if not is_loop(node):
         return set()
     loop = Loop.of(node)
@@ -243,5 +250,12 @@ def kept_outputs(node: Node) -> set[Value]:
     return {
         v
         for k, (v, result) in enumerate(zip(loop.last, loop.nexts, strict=True))
-        if k in lists or result in values
+        if k in lists or result in values or _is_kept(result, loop.body)
     }
+
+
+def _is_kept(v: Value, region: Graph) -> bool:
+    """Whether a loop or a branch in a region has a value in a list as well."""
+    made_by = _producers(region)
+    found = [(u, made_by.get(u)) for u in shown_values(v, made_by)]
+    return any(n is not None and n.regions and u in kept_outputs(n) for u, n in found)
