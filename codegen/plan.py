@@ -239,7 +239,8 @@ def _rebind(graph: Graph, plan: Plan, body: Body) -> dict[Value, int]:
             continue
         own = _in_its_variable(param, v, graph, plan)
         read = max([last_named(u, graph, plan) for u in own])
-        if read <= made and _only_carries(graph.nodes[made], param, v):
+        alone = all(_only_carries(graph.nodes[made], u, v) for u in own)
+        if read <= made and alone:
             plan.rebound.add(param)
             changes.update(dict.fromkeys(own, made))
     return changes
