@@ -1,7 +1,7 @@
 """Changes in place, views and version counters: the same as in PyTorch, live."""
 
 import pytest
-from eager.both import agree
+from eager.both import agree, ours, torch
 
 
 def leaf(t, *values, **options):
@@ -357,3 +357,11 @@ PROGRAMS = [
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_same(program):
     agree(program)
+
+
+def test_filling_without_recording_keeps_the_name():
+    for t in (ours, torch):
+        x = t.ones(2, requires_grad=True) / 2
+        with t.no_grad():
+            x.zero_()
+        assert x.grad_fn.name() == "DivBackward0"

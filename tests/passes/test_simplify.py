@@ -468,3 +468,13 @@ def test_logistic_slope_of_a_sum() -> None:
             lambda x: np.sum(1.0 / (np.exp(-x) + 1.0)),
         ):
             np.testing.assert_array_equal(tg.grad(f)(x), [0.0, 0.25, 0.0])
+
+
+def test_sum_of_a_transposed_matrix_keeps_its_axis():
+    builder = Builder(phase=BACKWARD)
+    x = Value(ArrayType((2, 3), F8), "x")
+    turned = builder.record(OPS["transpose"], (builder.wrap(x),), {"axes": (1, 0)})
+    out = builder.record(OPS["sum"], (turned,), {"axis": 0, "keepdims": True})
+    made = optimise(Graph("f", [x], builder.nodes, [out.value]))
+    data = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(evaluate(made, [data])[0], [[3.0, 12.0]])

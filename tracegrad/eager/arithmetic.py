@@ -392,8 +392,10 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 
 def _filled(self: Tensor, function: Any, name: str) -> Tensor:
+    before = self._node
     in_place(self, function)
-    return self if self._root is not None else named(self, name)
+    recorded = self._root is None and self._node is not before
+    return named(self, name) if recorded else self
 
 
 @torch_function("copy_", methods=True, function=False)

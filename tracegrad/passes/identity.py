@@ -243,6 +243,8 @@ def sum_of_transpose(r: Rewriter, node: Node) -> Any:
     made = r.source(v, transpose, alone=False)
     if made is None or v.type.ndim != 2 or axis not in (0, 1):
         return None
+    if node.attrs["keepdims"]:
+        return None
     return sum(r.ref(made.inputs[0]), **{**node.attrs, "axis": 1 - axis})
 
 
