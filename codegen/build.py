@@ -25,9 +25,10 @@ from tracegrad.codegen.printer import (
     to_source,
     with_comment,
 )
-from tracegrad.codegen.template import Context, definition, literal, name
+from tracegrad.codegen.template import Context, literal, name
 from tracegrad.ir.graph import BACKWARD, Const, Node, Value
 from tracegrad.ir.routine import Parameter, Pullback, Routine, Section, SizeFact
+from tracegrad.ir.syntax import definition
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, paths
 from tracegrad.ir.types import Size
 

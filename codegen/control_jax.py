@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracegrad.codegen.lower import Line
 from tracegrad.codegen.plan import Body
-from tracegrad.codegen.template import definition, literal, name
+from tracegrad.codegen.template import literal, name
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.syntax import definition
 from tracegrad.ops.control import RESULT, Loop, cond
 from tracegrad.ops.library import Library
 

@@ -11,6 +11,7 @@ from tracegrad.codegen.plan import Body
 from tracegrad.codegen.template import name
 from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.syntax import definition
 from tracegrad.ops.library import Library
 from tracegrad.ops.solvers import Parts, Solver
 
@@ -99,14 +100,13 @@ def _function(
     inner = lower.region(region, Body(named=lower.shared), looping=False, lone=lone)
     for param, v in zip(region.params, captured, strict=False):
         inner.bind(param, v)
-    taken = []
+    taken: list[str] = []
     for param in region.params[len(captured) :]:
         inner.variables[param] = lower.namer.claim(param.hint or "x")
-        taken.append(ast.arg(inner.variables[param]))
+        taken.append(inner.variables[param])
     lines = inner.run()
     returned = ast.Return(inner.expression(region.results[0]))
     lines.append(Line(returned, node.at, node.phase, node))
-    arguments = ast.arguments([], taken, None, [], [], None, [])
-    definition = ast.FunctionDef(called, arguments, [], [], lineno=0)
-    lower.emit(definition, node, [(definition.body, lines)])
+    made = definition(called, taken, [])
+    lower.emit(made, node, [(made.body, lines)])
     return called

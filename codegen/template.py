@@ -48,18 +48,6 @@ def parse_body(function: Callable) -> ast.FunctionDef:
     return tree
 
 
-def definition(
-    function: str, arguments: ast.arguments | Sequence[str], body: list[ast.stmt]
-) -> ast.FunctionDef:
-    """A `def` statement, of `arguments` or of plain parameters of these names."""
-    if not isinstance(arguments, ast.arguments):
-        named = [ast.arg(argument) for argument in arguments]
-        arguments = ast.arguments([], named, None, [], [], None, [])
-    # Python 3.12 has the field `type_params`, which 3.11 does not take.
-    fields: dict[str, Any] = {"decorator_list": [], "lineno": 0}
-    return ast.FunctionDef(function, arguments, body, **fields)
-
-
 def name(identifier: str) -> ast.Name:
     """A read of a variable."""
     return ast.Name(identifier, ast.Load())

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from tracegrad.ir.syntax import definition
 from tracegrad.trace.deciding import functions_in, imports_in
 from tracegrad.trace.effects import (
     always_returns,
@@ -162,11 +163,7 @@ def _compiled(code: CodeType, node: Any, space: dict[str, Any]) -> CodeType | No
         inner: ast.stmt = node
     else:
         inner = ast.copy_location(ast.Expr(node), node)
-    arguments = [ast.arg(name) for name in (*code.co_freevars, RUNTIME_NAME)]
-    outer = ast.FunctionDef(
-        "_outer", ast.arguments([], arguments, None, [], [], None, []), [inner], []
-    )
-    vars(outer)["type_params"] = []  # of Python 3.12
+    outer = definition("_outer", (*code.co_freevars, RUNTIME_NAME), [inner])
     ast.copy_location(outer, inner)
     # The compiler calls methods of what was imported in a way of its own.
     imports = [
@@ -318,9 +315,7 @@ class _Stager(ast.NodeTransformer):
         made: list[ast.stmt] = [ast.Nonlocal(names)] if names else []
         made += self._block(body) or [ast.Pass()]
         self.count += 1
-        arguments = ast.arguments([], [], None, [], [], None, [])
-        function = ast.FunctionDef(f"_arm_{self.count}", arguments, made, [])
-        vars(function)["type_params"] = []
+        function = definition(f"_arm_{self.count}", [], made)
         return _placed(function, body[0] if body else at)
 
     # ------------------------------------------------------------------- expressions
