@@ -1,5 +1,7 @@
 """Loops found again in traces: their text, and that no result changes."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -230,3 +232,45 @@ def test_the_replay_finds_what_is_wrong() -> None:
         nodes = [bad if node is loop else node for node in folded]
         with pytest.raises(InvalidGraph, match="found again"):
             check_replay(graph.nodes, nodes, graph.results)
+
+
+def seconds(function, *args) -> float:
+    """Processor time of the first call of a gradient."""
+    begun = time.process_time()
+    tg.grad(function)(*args)
+    return time.process_time() - begun
+
+
+def test_tables_that_no_loop_can_read_take_linear_time() -> None:
+    # Four times as many turns took twelve times as long.
+    def make(n):
+        shifts = [np.array([0.1, 0.2]) * i for i in range(n)]
+
+        def f(p):
+            m = np.zeros(2)
+            for shift in shifts:
+                m = np.tanh(p @ m + shift)
+                m = m + 0.5 * (m @ m + np.linalg.slogdet(p)[1])
+            return np.sum(m)
+
+        return f
+
+    p = np.array([[0.5, 0.1], [0.0, 0.4]])
+    seconds(make(5), p)
+    few = min(seconds(make(30), p) for _ in range(2))
+    assert seconds(make(120), p) < 8 * few
+
+
+def test_constants_that_change_once_make_two_loops() -> None:
+    first, second = np.array([0.1, 0.2]), np.array([0.3, -0.2])
+
+    def f(x):
+        for i in range(24):
+            x = np.tanh(x + (first if i < 13 else second)) * 1.5
+        return np.sum(x)
+
+    x = np.array([0.04, 0.07])
+    rolled, flat, graph = both(f, x)
+    assert rolled[0] == flat[0] == f(x)
+    np.testing.assert_allclose(rolled[1], flat[1], rtol=1e-13)
+    assert loops(graph) == 4

@@ -33,6 +33,8 @@ _LEAST_TURNS = 3
 _LEAST_NODES = 8
 _CANDIDATES = 4
 _MAX_NESTING = 6
+# As many turns are tried first: what fails in them fails in all.
+_PROBED = 4
 
 
 def reroll(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
@@ -75,6 +77,16 @@ def _key(node: Node) -> Any:
     return node.op.name, id(node.at), count, skeleton, tuple(attrs.items()), regions
 
 
+def _arrays(node: Node) -> tuple[int, ...]:
+    """Which constant arrays a node reads: by input, 0 for one that is none."""
+    return tuple(
+        [
+            id(v.value) if isinstance(v, Const) and v.type.shape else 0
+            for v in node.inputs
+        ]
+    )
+
+
 # ------------------------------------------------------------------------- the search
 class _Search:
     """One pass over the nodes, from the first to the last."""
@@ -84,6 +96,7 @@ class _Search:
         self.needed = needed
         numbers: dict[Any, int] = {}
         self.keys = [numbers.setdefault(_key(n), len(numbers)) for n in nodes]
+        self.arrays = [_arrays(n) for n in nodes]
         self.places: dict[int, list[int]] = {}
         self.rank = []
         for i, key in enumerate(self.keys):
@@ -98,6 +111,7 @@ class _Search:
             for v in node.inputs:
                 self.readers[v] = i
         self.failed: dict[int, int] = {}
+        self.ends: dict[int, tuple[int, int]] = {}
 
     def run(self) -> list[Node] | None:
         """The nodes with loops, or None if there is none."""
@@ -123,6 +137,7 @@ class _Search:
             end = self._run_end(i, period)
             turns = (end - i) // period + 1
             if turns < _LEAST_TURNS:
+                self.failed[period] = end  # fewer turns still from what is in between
                 continue
             turns = min(turns, (len(self.nodes) - i) // period)
             for peeled in (0, 1):
@@ -135,11 +150,24 @@ class _Search:
         return None
 
     def _run_end(self, i: int, period: int) -> int:
-        """The first k from i on where the key differs from the one a period later."""
-        keys, last = self.keys, len(self.keys) - period
+        """The first k from i on where the key differs from the one a period later.
+
+        Or another array is read there: no loop has those, however long the stretch.
+        """
+        start, end = self.ends.get(period, (0, -1))
+        if start <= i <= end:
+            return end
+        keys, last, arrays = self.keys, len(self.keys) - period, self.arrays
         k = i
         while k < last and keys[k] == keys[k + period]:
+            here, later = arrays[k], arrays[k + period]
+            # An array and a value may be the first and the second of a carry.
+            if here != later and any(
+                a and b and a != b for a, b in zip(here, later, strict=True)
+            ):
+                break
             k += 1
+        self.ends[period] = i, k
         return k
 
 
@@ -199,6 +227,11 @@ class _Segment:
 
     def fold(self) -> list[Node] | None:
         """The loop and the nodes that read of it, or None if there is no proof."""
+        probe = _Segment(self.search, self.first, self.period, self.turns)
+        probe.turns = min(self.turns, _PROBED)
+        if not all(map(probe._prove, range(self.period))):
+            self.turns = probe.turns
+            return None
         for offset in range(self.period):
             if not self._prove(offset):
                 return None
@@ -269,16 +302,18 @@ class _Segment:
         keys = [constant_key(v) if isinstance(v, Const) else None for v in reads]
         if all(k == keys[0] for k in keys):
             return _Flow("same", value=reads[0])
-        if None in keys:
-            return None
-        values = [v.value for v in reads if isinstance(v, Const)]
+        values: list[Any] = [v.value if isinstance(v, Const) else None for v in reads]
         if all(type(x) is int for x in values):
             slope = values[1] - values[0]
             even = self._holds(_even(values, slope))
             return _Flow("even", value=values[0], slope=slope) if even else None
         if all(type(x) is float for x in values):
             return _Flow("table", value=values)
-        return None
+        alike = next(r for r, key in enumerate(keys) if key != keys[0])
+        if alike < _LEAST_TURNS:
+            return None
+        self._holds(alike)
+        return _Flow("same", value=reads[0])
 
     def _prove_index(self, offset: int) -> bool:
         index = self.node(0, offset).attrs.get("index")
