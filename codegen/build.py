@@ -14,7 +14,7 @@ import numpy as np
 
 from tracegrad.codegen.arms import lone_results, section_body
 from tracegrad.codegen.backends import Backend
-from tracegrad.codegen.checks import check_shapes
+from tracegrad.codegen.checks import check_arrays
 from tracegrad.codegen.control import ControlLowering
 from tracegrad.codegen.lower import Constants, Line
 from tracegrad.codegen.memory import is_view
@@ -365,11 +365,12 @@ def check_arguments(routine: Routine, context: Context) -> ast.FunctionDef | Non
             array = where[leaf.value] = _access(name(parameter.name), path, context)
             shape = leaf.value.type.shape
             if not leaf.value.type.weak and shape:
-                parts.append(f"{to_source(array)}[{', '.join(map(str, shape))}]")
+                kind = _kind(leaf.value, routine)
+                parts.append(f"{kind}{to_source(array)}[{', '.join(map(str, shape))}]")
                 arrays.append(array)
     if parts:
         spec: ast.expr = ast.Constant("; ".join(parts).replace('"', "'"))
-        call = context.call_function(check_shapes, [spec, *arrays])
+        call = context.call_function(check_arrays, [spec, *arrays])
         body.append(ast.Expr(call))
     facts = [_check_fact(fact, context) for fact in routine.facts]
     for symbol, variable in context.sizes.items():
@@ -381,6 +382,13 @@ def check_arguments(routine: Routine, context: Context) -> ast.FunctionDef | Non
     text = "Raise ValueError for arguments that the gradient was not derived for."
     arguments = [p.name for p in routine.parameters]
     return definition(CHECK, arguments, [docstring(text, 1), *body])
+
+
+def _kind(v: Value, routine: Routine) -> str:
+    """What `check_arrays` is told of the dtype that an argument must have."""
+    if v.type.kind == "c":
+        return "complex "
+    return "float " if v in routine.wrt and v.type.kind == "f" else ""
 
 
 def _check_static(tree: Tree, where: ast.expr, context: Context) -> list[ast.stmt]:

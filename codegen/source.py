@@ -315,7 +315,7 @@ class _Writer:
 
 def _reserved(routines: Sequence[Routine], backend: Backend) -> set[str]:
     """Names of the module that no variable may hide: helpers, libraries."""
-    found = {"Path", "stored", "check_shapes", UNTRACED}
+    found = {"Path", "stored", "check_arrays", UNTRACED}
     for routine in routines:
         for node in routine.graph.walk():
             if is_solver(node):

@@ -203,3 +203,82 @@ def test_runs_alone(results, name):
     needs_scipy = name == "implicit_root"
     assert loaded == ({"scipy"} if needs_scipy else set())
     assert ("Needs NumPy only." in text) == (not needs_scipy)
+
+
+# What saved files refuse: name -> the source, and arguments of which one is amiss.
+COMPLEX = np.array([1.0, 2.0, 3.0]) + 0j
+INTS = np.arange(1, 4)
+BOTH = {"a b": V, "c": [T]}
+REFUSED: dict[str, tuple] = {
+    "integers": (lambda: tg.grad(chained).source(V), (INTS,), "int64"),
+    "a list of integers": (lambda: tg.grad(chained).source(V), ([1, 2, 3],), "int64"),
+    "truths": (lambda: tg.grad(chained).source(V), (INTS > 1,), "bool"),
+    "complex for real": (lambda: tg.grad(chained).source(V), (COMPLEX,), "complex128"),
+    "integers for complex": (
+        lambda: tg.grad(lambda z: np.sum(abs(z))).source(COMPLEX),
+        (INTS,),
+        "int64",
+    ),
+    "complex data": (lambda: tg.grad(loss).source(W, X), (W, X + 0j), "complex128"),
+    "in a container": (
+        lambda: tg.grad(lambda p: p["c"][0] @ p["a b"]).source(BOTH),
+        ({"a b": INTS, "c": [T]},),
+        "int64",
+    ),
+    "the second": (
+        lambda: tg.hessian(loss, argnums=1).source(W, X),
+        (W, X.astype(int)),
+        "int64",
+    ),
+    "by name": (
+        lambda: tg.jacfwd(loss, argnames="x").source(W, X),
+        (W, X.astype(int)),
+        "int64",
+    ),
+    "sparse": (lambda: tg.jacobian(rows, sparse=True).source(V), (INTS,), "int64"),
+    "hvp": (lambda: tg.hvp(chained).source((V,), (T,)), (INTS, T), "int64"),
+    "branches": (
+        lambda: tg.grad(lambda v: np.sum(v * v) if v[0] > 0 else v[1]).source(V),
+        (INTS,),
+        "int64",
+    ),
+    "jax": (
+        lambda: tg.grad(chained, backend="jax").source(V),
+        (INTS,),
+        "int",
+    ),
+    "a size within a dict": (
+        lambda: tg.grad(lambda p: np.sum(p["a"][0])).source({"a": np.ones((2, 3))}),
+        ({"a": np.ones((1, 3))},),
+        "shape",
+    ),
+}
+
+
+def saved(make, folder):
+    source = make()
+    if source.text.startswith("import jax"):
+        pytest.importorskip("jax")
+    space: dict[str, Any] = {}
+    text = source.save(folder / "saved.py").read_text()
+    exec(compile(text, "saved.py", "exec"), space)
+    return space[source.name]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses_other_kinds_of_numbers(name, tmp_path):
+    make, args, match = REFUSED[name]
+    with pytest.raises(ValueError, match=match):
+        saved(make, tmp_path)(*args)
+
+
+def test_integers_may_be_data_and_numbers(tmp_path):
+    def fitted(p, x, s):
+        return s * np.sum((p[0] + p[1] * x) ** 2)
+
+    p, x = np.array([0.5, 2.0]), np.arange(4)
+    make = tg.value_and_grad(fitted, argnums=(0, 2))
+    run = saved(lambda: make.source(p, x + 0.0, 2.0), tmp_path)
+    for got, right in zip(flat(run(p, x, 2)), flat(make(p, x + 0.0, 2.0)), strict=True):
+        np.testing.assert_array_equal(got, right)
+    run(p.astype(np.float32), x, 2.0)  # another precision is no other kind

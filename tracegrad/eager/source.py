@@ -136,6 +136,7 @@ def _routine(
         result=result,
         purpose=_PURPOSE[mode].format(title, _listed([f"`{v.hint}`" for v in wrt])),
         pullback=pullback,
+        wrt=frozenset(wrt),
     )
 
 

@@ -124,6 +124,7 @@ class Routine:
         doc: the docstring of the user's function.
         notes: further lines of the docstring (facts about sizes, for example).
         facts: what the trace decided of the sizes, which a saved function verifies.
+        wrt: the array parameters that derivatives are taken with respect to.
         section: the program as a tree, if it is made of several traces; `graph` holds
             the nodes of them all then, `result` and `pullback` those of the first.
     """
@@ -139,6 +140,7 @@ class Routine:
     doc: str | None = None
     notes: tuple[str, ...] = field(default=())
     facts: tuple[SizeFact, ...] = field(default=())
+    wrt: frozenset[Value] = frozenset()
     section: Section | None = None
 
     def values(self) -> list[Value]:

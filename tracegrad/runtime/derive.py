@@ -145,6 +145,7 @@ def derive(
         pullback=pullback,
         doc=program.doc,
         notes=(*program.notes, *_loops(graph)),
+        wrt=frozenset(values_of([program.parameters[i].tree for i in wrt])),
     )
 
 

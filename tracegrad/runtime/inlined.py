@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracegrad.runtime.binding import Binder
+from tracegrad.runtime.options import Options
 
 
 class Inlined:
@@ -17,9 +18,11 @@ class Inlined:
         record: takes the call's arguments, records, and returns the user's arrays.
         past_self: makes the same for calls that begin with `self`, where positions of
             arguments are among the options.
+        options: of the derivative that it is, which say what it is taken by.
     """
 
     past_self: Callable[[], Inlined] | None = None
+    options: Options | None = None
 
     def __init__(
         self,

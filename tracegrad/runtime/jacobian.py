@@ -164,6 +164,7 @@ def _compiled(f: Any, options: Options, name: str, what: str) -> Compiled:
             return inline_jacobian(binder, chosen, args, kwargs)
 
         made = Inlined(binder, name, what, record)
+        made.options = chosen
         made.past_self = lambda: inlined(chosen.past_self())
         return made
 

@@ -91,6 +91,7 @@ class SparseJacobian:
             f"Nonzeros of the {name} of {{}}, their columns, and the rows' starts.",
         )
         made = Inlined(binder, f"sparse_{name}", what, inlined)
+        made.options = options
         plain = options_of(options.op, options.backend, options.optimize)
         self.compiled = Compiled(made, plain)
 

@@ -191,10 +191,19 @@ def _attempt(
         inlined=function if isinstance(function, Inlined) else None,
     )
     found = traced.facts, traced.guards, traced.unjoined
+    wrt = _inside(function, call, binder) or wrt
     path = Path(program, options, wrt, one, *found)
     return Specialization(
         [path], call.key, binder, examples, tuple(places.values()), call.has_specs
     )
+
+
+def _inside(function: Callable, call: Call, binder: Binder) -> list[int]:
+    """The parameters that a transformation which was traced too differentiates by."""
+    by = function.options if isinstance(function, Inlined) else None
+    if by is None:
+        return []
+    return resolve(call.parameters, by.argnums, by.argnames, binder)[0]
 
 
 def _soft_scalars(call: Call, wrt: list[int]) -> set[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracegrad.codegen.source import Source
@@ -161,6 +162,8 @@ class Direct:
             more = [f"{prefix}_{n}" for n, t in zip(names, there, strict=True) if t]
             signature = flat_signature(names, more)
             inlined = Inlined(binder, name, what, flat, signature)
+            moved = tuple([i for i, given in enumerate(there) if given])
+            inlined.options = replace(self._options, argnums=moved)
             self._made[there] = Compiled(inlined, self._options)
         return self._made[there]
 

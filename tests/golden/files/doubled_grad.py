@@ -6,27 +6,33 @@ Needs NumPy only.
 import numpy as np
 
 
-def check_shapes(spec, *arrays):
-    """Raise ValueError unless the arrays have the shapes that `spec` says.
+def check_arrays(spec, *arrays):
+    """Raise ValueError unless the arrays are what `spec` says: `float w[3, n]; x[n]`.
 
     Equal names stand for equal sizes of at least 2: an axis of size 1 would broadcast,
-    and needs a gradient of its own.
+    and needs a gradient of its own.  So do complex numbers; and integers have none.
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.index("[") + 1 : -1].split(", ")
-        found = np.shape(array)
+        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
         for text, size in zip(wanted, found, strict=True):
             number = int(text) if text.isdigit() else sizes.setdefault(text, size)
             if size != number or size < 2 and text.isidentifier():
                 raise ValueError(f"{part} of {spec} does not fit the shape {found}")
+        if part.startswith("float "):
+            fits = np.issubdtype(dtype, np.floating)
+        else:
+            fits = np.iscomplexobj(array) == part.startswith("complex ")
+        if not fits:
+            raise ValueError(f"{part} is needed, not an array of {dtype}")
 
 
 def check_arguments(x):
     """Raise ValueError for arguments that the gradient was not derived for."""
-    check_shapes("x[n]", x)
+    check_arrays("float x[n]", x)
 
 
 def doubled(x):
