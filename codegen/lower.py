@@ -22,6 +22,7 @@ from tracegrad.codegen.template import (
     literal,
     name,
     number,
+    sign_inward,
     signs_in_line,
     subtracting,
 )
@@ -36,6 +37,9 @@ from tracegrad.ops.infer import same_type_input
 from tracegrad.ops.outside import Outside, helper_of
 
 WIDTH = 88
+_PRODUCTS = (OPERATORS["__mul__"], OPERATORS["__truediv__"])
+# What is written inside of the product that it applies to.
+_MOVING = (OPERATORS["__neg__"], OPERATORS["__mul__"])
 
 
 @dataclass(slots=True)
@@ -145,10 +149,14 @@ class Lowering:
             return _aliased(node.op.emitter(args, node.attrs), self.context)
         if template.expression is not None:
             made = template.fill(args)
+            moves = node.op in _MOVING and self._starts_in_floats(node.inputs[-1])
+            if moves:
+                made = sign_inward(made)
             if not node.derived:
                 return made
             plain = node.inputs and not node.inputs[0].type.weak
-            return signs_in_line(factors_in_line(as_method(made) if plain else made))
+            made = as_method(made) if plain else made
+            return signs_in_line(factors_in_line(made) if moves else made)
         return self.context.call_helper(node.op, args, node.attrs)
 
     def _outside(self, node: Node, args: list[ast.expr]) -> ast.expr:
@@ -173,6 +181,19 @@ class Lowering:
         given = ast.Tuple(rest, ast.Load())
         position = number(node.attrs["position"])
         return self.context.call_function(helper, [function, given, position, ct])
+
+    def _starts_in_floats(self, v: Value) -> bool:
+        """Whether what a product starts with may be negated, or multiplied, first.
+
+        There is no `-` of flags, that of unsigned integers wraps, and a number times an
+        integer is double, whatever the other factors are.
+        """
+        while v not in self.variables and v in self.plan.producer:
+            node = self.graph.nodes[self.plan.producer[v]]
+            if node.op not in _PRODUCTS:
+                break
+            v = node.inputs[0]
+        return v.type.differentiable or (isinstance(v, Const) and v.type.weak)
 
     def _typed(self, v: Value) -> ast.expr:
         """A variable of the type of `v`, which itself may never be made."""

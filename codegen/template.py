@@ -227,14 +227,15 @@ class Template:
         assert self.expression is not None
         if self._filler is None:
             self._filler = compile_filler(self.expression)
-        made = self._filler(args)
-        return sign_inward(made) if isinstance(made, ast.UnaryOp) else made
+        return self._filler(args)
 
 
-def sign_inward(tree: ast.UnaryOp) -> ast.expr:
-    """`-(a * b)` as `-a * b`, which is the same to the last bit."""
+def sign_inward(tree: ast.expr) -> ast.expr:
+    """`-(a * b)` as `-a * b`, which is the same to the last bit if `a` is a float."""
+    if not isinstance(tree, ast.UnaryOp) or not isinstance(tree.op, ast.USub):
+        return tree
     inner = tree.operand
-    if not isinstance(tree.op, ast.USub) or not isinstance(inner, ast.BinOp):
+    if not isinstance(inner, ast.BinOp):
         return tree
     if not isinstance(inner.op, ast.Mult | ast.Div):
         return tree

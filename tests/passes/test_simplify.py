@@ -478,3 +478,30 @@ def test_sum_of_a_transposed_matrix_keeps_its_axis():
     made = optimise(Graph("f", [x], builder.nodes, [out.value]))
     data = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(evaluate(made, [data])[0], [[3.0, 12.0]])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.max(x) - np.min(x),
+        lambda x: 3.0 - np.max(x),
+        lambda x: -np.linalg.norm(x, np.inf),
+        lambda x: -np.sum(x * (np.arange(3) > 0)),
+        lambda x: -np.sum((np.arange(3) > 0) * x * x),
+        lambda x: np.sum(-(np.arange(3, dtype=np.uint8) * x)),
+        lambda x: -np.sum(np.arange(3, dtype=np.uint8) / x),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_signs_stay_outside_of_flags_and_of_unsigned_integers(f, dtype) -> None:
+    x = np.array([1.0, 2.5, 5.0], dtype)
+    g = tg.value_and_grad(f)
+    value, slope = g(x)
+    h = 1e-3 if dtype == np.float32 else 1e-6
+    wide = x.astype(np.float64)
+    wanted = [(f(wide + h * e) - f(wide - h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(value, f(x), rtol=1e-6)
+    np.testing.assert_allclose(slope, wanted, rtol=1e-4, atol=1e-6)
+    assert slope.dtype == (
+        np.float64 if value.dtype == np.float64 and dtype == np.float64 else dtype
+    )

@@ -11,6 +11,7 @@ from tracegrad.passes import (  # noqa: F401 - some register rules
     products,
     rewrite,
     simplify,
+    views,
 )
 from tracegrad.passes.around import read_around_stores
 from tracegrad.passes.calls import open_calls, tidy_calls

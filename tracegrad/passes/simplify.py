@@ -14,12 +14,11 @@ from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.index import ARRAY
 from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops import elementwise as arithmetic
-from tracegrad.ops.cast import astype
-from tracegrad.ops.create import arange, full, full_like, size, zeros, zeros_like
+from tracegrad.ops.create import arange, size, zeros, zeros_like
 from tracegrad.ops.define import OPS, Op
 from tracegrad.ops.elementary import exp
-from tracegrad.ops.index import FULL, getitem
-from tracegrad.ops.infer import broadcast_shapes, normal_axes
+from tracegrad.ops.index import getitem
+from tracegrad.ops.infer import broadcast_shapes
 from tracegrad.ops.product import matmul
 from tracegrad.ops.record import Ref
 from tracegrad.ops.reduce import mean, sum
@@ -125,13 +124,18 @@ def broadcast_update(r: Rewriter, node: Node) -> Any:
 # ------------------------------------------------------------------------------- signs
 @rewrites(negative)
 def negate_outward(r: Rewriter, node: Node) -> Any:
-    """`-(-a)` is `a`; `-(a - b)` is `b - a`; `-(2.0 * a)` is `-2.0 * a`."""
+    """`-(-a)` is `a`; `-(a - b)` is `b - a`; `-(2.0 * a)` is `-2.0 * a`.
+
+    So for `2.0 / a` too.
+    """
     v = node.inputs[0]
     value = number(v)
     if value is not None and not isinstance(value, bool):
         return Const(-value)
-    for op in (negative, subtract, multiply):
-        made = r.source(v, op)
+    for op in (negative, subtract, multiply, divide):
+        # A number times a scalar is as cheap made anew, where there are other readers.
+        anew = op in (multiply, divide) and not v.type.shape
+        made = r.source(v, op, alone=not anew)
         if made is None:
             continue
         if op is negative:
@@ -140,7 +144,7 @@ def negate_outward(r: Rewriter, node: Node) -> Any:
             return r.ref(made.inputs[1]) - r.ref(made.inputs[0])
         c = number(made.inputs[0])
         if c is not None:
-            return (-c) * r.ref(made.inputs[1])
+            return op(-c, r.ref(made.inputs[1]))
     return None
 
 
@@ -302,20 +306,34 @@ def _merge_numbers(r: Rewriter, a: Value, b: Value) -> Any:
 
 
 def _numbers_first(r: Rewriter, a: Value, b: Value) -> Any:
-    """`(c * a) * (k * b)` is `(c * k) * (a * b)`, with either number or both."""
-    factors = []
-    rest = []
+    """`(c * a) * (k * b)` is `(c * k) * (a * b)`, with either number or both.
+
+    A quotient of a number is one with `b` below.
+    """
+    numbers: list[Any] = []
+    above: list[Value] = []
+    below: list[Value] = []
     for v in (a, b):
-        made = r.source(v, multiply)
+        made = r.source(v, multiply, False) or r.source(v, divide, False)
         c = None if made is None else number(made.inputs[0])
-        if made is None or c is None:
-            rest.append(v)
+        if made is None or c is None or _is_count(r, b if v is a else a):
+            above.append(v)
         else:
-            factors.append(c)
-            rest.append(made.inputs[1])
-    if rest[1] is b:  # no number, or one that is in front already
-        return None
-    return math.prod(factors) * (r.ref(rest[0]) * r.ref(rest[1]))
+            numbers.append(c)
+            (above if made.op is multiply else below).append(made.inputs[1])
+    if not numbers or (above and above[-1] is b and not below):
+        return None  # no number, or one that is in front already
+    if not above:
+        return math.prod(numbers) / (r.ref(below[0]) * r.ref(below[1]))
+    product = r.ref(above[0]) * r.ref(above[1]) if len(above) > 1 else r.ref(above[0])
+    quotient = product / r.ref(below[0]) if below else product
+    factor = math.prod(numbers)
+    return quotient if factor == 1.0 else factor * quotient
+
+
+def _is_count(r: Rewriter, v: Value) -> bool:
+    """Whether `v` is a number of elements, which may cancel another one."""
+    return v in r.made_by and r.made_by[v].op is size
 
 
 @rewrites(multiply, last=True)
@@ -336,11 +354,17 @@ def divide_by_scalar(r: Rewriter, node: Node) -> Any:
 
 @rewrites(divide)
 def factor_of_quotient(r: Rewriter, node: Node) -> Any:
-    """`(c * x) / y` is `c * (x / y)` with arrays, `(c / y) * x` with a scalar `y`."""
+    """`(c * x) / y` is `c * (x / y)` with arrays, `(c / y) * x` with a scalar `y`.
+
+    Of scalars only numbers come to the front.
+    """
     a, b = node.inputs
     inner = _scalar_factor(r, a)
     if inner is None:
-        return None
+        made = None if a.type.shape or b.type.shape else r.source(a, multiply, False)
+        if made is None or number(made.inputs[0]) is None or _is_count(r, b):
+            return None
+        return number(made.inputs[0]) * (r.ref(made.inputs[1]) / r.ref(b))
     if b.type.shape:
         return inner[0] * (inner[1] / r.ref(b))
     return (inner[0] / r.ref(b)) * inner[1]
@@ -478,116 +502,3 @@ def _times_rest(r: Rewriter, w: Value, y: Value, e: Value) -> Any:
     if inverse and ratio is not None and is_number(ratio.inputs[0], 1.0):
         return r.ref(w) * (1.0 - r.ref(w))
     return r.ref(w) * (1.0 - 1.0 / r.ref(y))
-
-
-# ------------------------------------------------------------------------------- views
-@rewrites(transpose)
-def undo_transpose(r: Rewriter, node: Node) -> Any:
-    """A transpose of a transpose."""
-    made = r.made_by.get(node.inputs[0])
-    if made is None or made.op is not transpose:
-        return None
-    inner = made.attrs["axes"]
-    axes = tuple([inner[a] for a in node.attrs["axes"]])
-    x = r.ref(made.inputs[0])
-    return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
-
-
-@rewrites(reshape, ravel)
-def undo_reshape(r: Rewriter, node: Node) -> Any:
-    """A reshape of a reshape, and one to the same shape."""
-    v = node.inputs[0]
-    shape = node.outputs[0].type.shape
-    if v.type.shape == shape:
-        return r.ref(v)
-    made = r.made_by.get(v)
-    if made is not None and (made.op in (reshape, ravel) or _only_ones(made)):
-        inner = made.inputs[0]
-        if inner.type.shape == shape:
-            return r.ref(inner)
-        return reshape(r.ref(inner), shape=shape)
-    return None
-
-
-def _only_ones(node: Node) -> bool:
-    """Whether a subscript only adds and drops axes of size 1: `x[:, None]`."""
-    if node.op is not getitem or len(node.inputs) > 1:
-        return False
-    sizes = [s for s in node.inputs[0].type.shape if s != 1]
-    if sizes != [s for s in node.outputs[0].type.shape if s != 1]:
-        return False
-    return all(e in (None, 0, Ellipsis, FULL) for e in node.attrs["index"])
-
-
-@rewrites(getitem)
-def undo_expand(r: Rewriter, node: Node) -> Any:
-    """`x[:, None][:, 0]`, and the other way round."""
-    made = r.made_by.get(node.inputs[0])
-    if made is None or not (_only_ones(node) and _only_ones(made)):
-        return None
-    inner = made.inputs[0]
-    return r.ref(inner) if inner.type.shape == node.outputs[0].type.shape else None
-
-
-@rewrites(getitem)
-def read_of_broadcast(r: Rewriter, node: Node) -> Any:
-    """A part of a broadcast scalar is a smaller broadcast."""
-    made = r.source(node.inputs[0], broadcast_to)
-    if made is None or made.inputs[0].type.shape:
-        return None
-    return broadcast_to(r.ref(made.inputs[0]), shape=node.outputs[0].type.shape)
-
-
-@rewrites(sum)
-def sum_of_sum(r: Rewriter, node: Node) -> Any:
-    """The sum of all sums along an axis is the sum of all elements."""
-    made = r.source(node.inputs[0], sum)
-    if made is None or node.attrs["axis"] is not None or node.attrs["keepdims"]:
-        return None
-    return sum(r.ref(made.inputs[0]))
-
-
-@rewrites(sum)
-def sum_of_broadcast(r: Rewriter, node: Node) -> Any:
-    """The sum of a broadcast scalar is the scalar times the number of elements."""
-    made = r.source(node.inputs[0], broadcast_to, alone=False)
-    if made is None or made.inputs[0].type.shape or node.attrs["axis"] is not None:
-        return None
-    return size(r.ref(node.inputs[0])) * r.ref(made.inputs[0])
-
-
-@rewrites(getitem)
-def drop_kept_axes(r: Rewriter, node: Node) -> Any:
-    """`sum(x, axis=1, keepdims=True)[:, 0]` is `sum(x, axis=1)`."""
-    made = r.source(node.inputs[0], sum) or r.source(node.inputs[0], mean)
-    if made is None or not made.attrs["keepdims"]:
-        return None
-    rank = made.outputs[0].type.ndim
-    axes = normal_axes(made.attrs["axis"], rank)
-    index = node.attrs["index"]
-    wanted = tuple([0 if i in axes else FULL for i in range(rank)])
-    if len(node.inputs) > 1 or (*index, *[FULL] * (rank - len(index))) != wanted:
-        return None
-    return made.op(r.ref(made.inputs[0]), axis=made.attrs["axis"])
-
-
-@rewrites(astype)
-def cast_to_same(r: Rewriter, node: Node) -> Any:
-    """A cast to the dtype that is there, and one of a number."""
-    v, to = node.inputs[0], node.outputs[0].type
-    c = number(v)
-    if c is not None and to.kind == "c":
-        return Const(complex(c) if to.dtype == complex else to.dtype.type(c))
-    return r.ref(v) if v.type == to else None
-
-
-@rewrites(broadcast_to, last=True)
-def fill_with_scalar(r: Rewriter, node: Node) -> Any:
-    """What is still a scalar repeated must be an array: `np.full_like(x, c)`."""
-    v, out = node.inputs[0], node.outputs[0]
-    if v.type.shape:
-        return None
-    if out.wrt is not None and r.has(out.wrt) and out.wrt.type == out.type:
-        return full_like(r.ref(out.wrt), r.ref(v))
-    dtype = None if v.type.dtype == out.type.dtype else out.type.dtype.name
-    return full(r.ref(v), shape=out.type.shape, dtype=dtype)

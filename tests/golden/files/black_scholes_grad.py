@@ -78,10 +78,10 @@ def black_scholes_vjp(spot, strike, years, rate, volatility):
     def pullback(d_out):
         d_product = -d_out * cdf2
         d_exp_pre = d_product * strike * exp  # of models.py:88
-        d_product_2 = 1.1283791670955126 * 0.5 / np.sqrt(2.0) * -d_out
+        d_product_2 = 0.5641895835477563 * -d_out / np.sqrt(2.0)
         d_d2 = d_product_2 * product * np.exp(-(ratio_3**2))  # of models.py:87
-        d_product_3 = 1.1283791670955126 * 0.5 / np.sqrt(2.0) * d_out
-        d_d1 = d_product_3 * spot * np.exp(-(ratio_2**2))  # of models.py:86
+        # of models.py:86
+        d_d1 = 0.5641895835477563 * d_out / np.sqrt(2.0) * spot * np.exp(-(ratio_2**2))
         d_d1 += d_d2  # of models.py:85
         d_d1_pre = d_d1 / spread
         d_spread = -d_d2 - d_d1_pre * d1

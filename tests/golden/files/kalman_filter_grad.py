@@ -117,18 +117,19 @@ def kalman_filter_vjp(a, h, q, r, observed):
             minus_d_cov = -d_cov
             d_matmul = gain_2 @ minus_d_cov
             d_h += cov_3 @ d_matmul  # of models.py:150
-            d_spread_2 = 0.5 * d_out / spread_2  # of models.py:148
+            d_spread_2 = 0.5 * d_out / spread_2
+            d_spread_2 -= d_spread_2 * ratios[t]  # of models.py:148
             d_ratio = (minus_d_cov @ matmuls[t] + gap_2 * d_mean) / spread_2
-            d_spread_2_2 = d_spread_2 - d_spread_2 * ratios[t] - d_ratio @ gain_2
+            d_spread_2 -= d_ratio @ gain_2
             d_h += cov_3.T @ d_ratio  # of models.py:147
-            d_r += d_spread_2_2
-            d_product = d_spread_2_2 * h
-            d_h += d_spread_2_2 * matmuls[t]
+            d_r += d_spread_2
+            d_product = d_spread_2 * h
+            d_h += d_spread_2 * matmuls[t]
             d_h += cov_3 @ d_product  # of models.py:146
             # of models.py:147
             d_cov_3 = d_cov + h[:, None] * d_matmul + d_ratio[:, None] * h
             d_cov_3 += h[:, None] * d_product  # of models.py:146
-            d_minus = -(d_mean @ gain_2 + 2.0 * d_spread_2 * gap_2)
+            d_minus = -(d_mean @ gain_2 + d_out / spread_2 * gap_2)
             d_h += d_minus * means[t]
             d_mean_2 = d_mean + d_minus * h  # of models.py:145
             d_q += d_cov_3
@@ -201,7 +202,7 @@ def kalman_filter_value_and_grad(a, h, q, r, observed):
         d_matmul = gain_2 @ minus_d_cov
         d_h += cov_3 @ d_matmul  # of models.py:150
         d_ratio = (minus_d_cov @ matmuls[t] + gap_2 * d_mean) / spread_2
-        d_spread_2 = 0.5 / spread_2 - 0.5 / spread_2 * ratios[t] - d_ratio @ gain_2
+        d_spread_2 = 0.5 / spread_2 - 0.5 * ratios[t] / spread_2 - d_ratio @ gain_2
         d_h += cov_3.T @ d_ratio  # of models.py:147
         d_r += d_spread_2
         d_product = d_spread_2 * h
@@ -210,7 +211,7 @@ def kalman_filter_value_and_grad(a, h, q, r, observed):
         # of models.py:147
         d_cov_3 = d_cov + h[:, None] * d_matmul + d_ratio[:, None] * h
         d_cov_3 += h[:, None] * d_product  # of models.py:146
-        d_minus = -(d_mean @ gain_2 + 2.0 * 0.5 / spread_2 * gap_2)
+        d_minus = -(d_mean @ gain_2 + gap_2 / spread_2)
         d_h += d_minus * means[t]
         d_mean_2 = d_mean + d_minus * h  # of models.py:145
         d_q += d_cov_3
