@@ -191,8 +191,7 @@ def _attempt(
         inlined=function if isinstance(function, Inlined) else None,
     )
     found = traced.facts, traced.guards, traced.unjoined
-    wrt = _inside(function, call, binder) or wrt
-    path = Path(program, options, wrt, one, *found)
+    path = Path(program, options, wrt or _inside(function, call, binder), one, *found)
     return Specialization(
         [path], call.key, binder, examples, tuple(places.values()), call.has_specs
     )
