@@ -264,3 +264,33 @@ def test_random_programs(count):
 @pytest.mark.slow
 def test_more_random_programs(count):
     assert sum(random_program(seed, count) for seed in range(2000, 2400)) > 500
+
+
+CASTS = [
+    lambda t, x: (x.double() ** 2).mean().float(),
+    lambda t, x: (x.float() ** 2).sum().double(),
+    lambda t, x: (x.double() ** 2).sum().float() * 3,
+    lambda t, x: x[0].double().float(),
+    lambda t, x: x[1].half().double() * 2,
+]
+
+
+@pytest.mark.parametrize("number", range(len(CASTS)))
+def test_a_loss_that_was_cast(number):
+    torch = pytest.importorskip("torch")
+    loss = CASTS[number]
+    for dtype in ("float32", "float64"):
+        v = torch.tensor([1.0, 2.0, 4.0], dtype=getattr(torch, dtype))
+        loss(torch, v.requires_grad_()).backward()
+        x = ours.tensor([1.0, 2.0, 4.0], dtype=dtype, requires_grad=True)
+        for _ in range(3):
+            x.grad = None
+            loss(ours, x).backward(compiled=True)
+            assert x.grad.dtype == x.dtype
+            np.testing.assert_allclose(x.grad.numpy(), v.grad.numpy(), rtol=1e-6)
+        text = str(loss(ours, x).source())
+        space = {}
+        exec(text, space)
+        function = next(f for k, f in space.items() if k.endswith("_value_and_grad"))
+        _, g = function(x.detach().numpy())
+        np.testing.assert_allclose(g, v.grad.numpy(), rtol=1e-6)

@@ -13,6 +13,8 @@ try:
 except ImportError:
     torch = None
 needs_torch = pytest.mark.skipif(torch is None, reason="compares with PyTorch")
+# What PyTorch itself uses in its forward mode.
+scripts = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
 
 @tg.compile
@@ -151,3 +153,85 @@ def test_one_program_for_many_calls():
 def test_plain_calls_are_as_before():
     made = network({"w": np.ones((3, 2)), "b": np.zeros(2)}, np.ones((1, 3)))
     assert isinstance(made["hidden"], np.ndarray)
+
+
+def tangents(t, call):
+    """Values and tangents, and the gradient of a tangent."""
+    params, x = tensors(t)
+    forward_ad = importlib.import_module(f"{t.__name__}.autograd.forward_ad")
+    direction = t.arange(12.0, dtype=t.float64).reshape(4, 3) / 7
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, direction)
+        made = call(params, dual, 0.5)
+        both = [forward_ad.unpack_dual(made[k]) for k in ("hidden", "total")]
+        both += [forward_ad.unpack_dual(made["total"].sin() * dual.sum())]
+        (slope,) = t.autograd.grad(both[1].tangent, params["w"], retain_graph=True)
+        inner = forward_ad.make_dual(params["b"].detach(), t.ones(2, dtype=t.float64))
+        plain = {"w": params["w"].detach(), "b": inner}
+        last = forward_ad.unpack_dual(call(plain, dual, 2.0)["total"]).tangent
+        with t.no_grad():
+            silent = forward_ad.unpack_dual(call(params, dual, 2.0)["total"]).tangent
+    found = [*[p for pair in both for p in pair], slope, last, silent]
+    return [v.detach().numpy() for v in found] + [last.requires_grad]
+
+
+@needs_torch
+@scripts
+def test_forward_mode():
+    got = tangents(ours, lambda params, x, s: network(params, x, scale=s))
+    wanted = tangents(torch, lambda params, x, s: network_torch(torch, params, x, s))
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-10)
+
+
+@needs_torch
+@scripts
+@pytest.mark.parametrize("strategy", ["forward-mode", "reverse-mode"])
+def test_jacobian_of_a_joined_function(strategy):
+    @tg.compile
+    def several(a, b):
+        return np.sin(a) * b, np.outer(a, b[:2])
+
+    def theirs(a, b):
+        return a.sin() * b, torch.outer(a, b[:2])
+
+    made = []
+    for t, call in ((ours, several), (torch, theirs)):
+        args = (t.tensor([0.3, 0.7, 1.1]), t.tensor([2.0, 3.0, -1.0]))
+        jacobian = importlib.import_module(f"{t.__name__}.autograd.functional").jacobian
+        vectorize = strategy == "forward-mode"
+        found = jacobian(call, args, strategy=strategy, vectorize=vectorize)
+        made.append([part.numpy() for row in found for part in row])
+    for g, w in zip(*made, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-6, atol=1e-7)
+
+
+def test_forward_mode_of_complex_numbers():
+    forward_ad = ours.autograd.forward_ad
+    z, t = ours.tensor([0.3 + 1j, 0.2 - 2j]), ours.tensor([1j, 2.0 - 1j])
+    functions = (lambda z: z * z * (1 + 2j), lambda z: z.conj() * 1j)
+    for f in functions:
+        found = []
+        for call in (tg.compile(f), f):
+            with forward_ad.dual_level():
+                made = forward_ad.unpack_dual(call(forward_ad.make_dual(z, t)))
+            found.append(made.tangent.numpy())
+        np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["array", "index", "keyword", "history"])
+def test_what_is_read_must_not_change(kind):
+    @tg.compile
+    def pick(w, d, i, *, scale):
+        return np.sum(w * d * scale) + np.sum(w[i] ** 2)
+
+    w = ours.tensor([1.0, 2.0], requires_grad=True)
+    d, i, scale = ours.tensor([3.0, 4.0]), ours.tensor([0, 0]), ours.tensor(2.0)
+    v = w * 1
+    y = pick(v, d, i, scale=scale)
+    y.backward(retain_graph=True)
+    changed = {"array": d, "index": i, "keyword": scale, "history": v}[kind]
+    with ours.no_grad():
+        changed.mul_(10)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

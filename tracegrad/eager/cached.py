@@ -142,7 +142,9 @@ def run(tensor: Tensor, ct: Any, retain: bool) -> bool:
         for leaf, g in zip(leaves, made):
             owner = leaf[ATTRS]()
             if owner is not None:
-                accumulate(owner, g if type(g) is np.ndarray else np.asarray(g))
+                if type(g) is not np.ndarray:
+                    g = np.array(g, owner._data.dtype)  # a plain number, perhaps
+                accumulate(owner, g)
         if not retain:
             for node in saving:
                 node[SAVED] = FREED

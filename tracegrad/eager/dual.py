@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -133,9 +133,7 @@ def push(outs: tuple, entry: Any, inputs: tuple, attrs: dict[str, Any]) -> None:
     if not any(x._data.dtype.kind in "fc" for x in outs):
         return
     before = state.rules
-    recorded = state.grad and any(
-        isinstance(x, Tensor) and x._node is not None for x in (*inputs, *given)
-    )
+    recorded = is_recorded(*inputs, *given)
     with paused():
         state.rules = True
         try:
@@ -231,30 +229,57 @@ def _transposed(
             f"Trying to use forward AD with {entry.op.name} that does not support it "
             "because it has not been implemented yet."
         )
-    with modes.enable_grad():
-        cts = [wrap(np.zeros_like(x._data)) for x in results]
-        for ct in cts:
-            if ct._data.dtype.kind in "fc":
-                ct._node = leaf_node(ct)
-        node, leaves = _stand_in(entry, results, primals, attrs, given)
+    cts = [wrap(np.zeros_like(x._data)) for x in results]
+    leaves: list[Any] = []
+
+    def pull() -> list:
+        node, found = _stand_in(entry, results, primals, attrs, given)
+        leaves.extend(t for _, t in found)
         whole: Any = dict(enumerate(cts)) if len(cts) > 1 else cts[0]
         grads: dict[Any, Any] = {}
         graph: Any = node[PULL].graph
         graph(node, whole, grads)
+        return [grads.get(leaf[SEQ]) for leaf, _ in found]
+
+    found = transpose(cts, pull, leaves)
+    return [
+        wrap(np.zeros_like(x._data)) if t is None else t for x, t in zip(results, found)
+    ]
+
+
+def transpose(cts: list[Tensor], pull: Callable, tangents: list) -> list:
+    """The transpose of a pullback, applied to tangents.
+
+    Args:
+        cts: tensors without history, of the types of the results.
+        pull: gives the cotangents of the inputs from them, recorded.
+        tangents: one for each of these.
+
+    Returns:
+        A tangent for each of `cts`, None where nothing arrives.
+    """
+    with modes.enable_grad():
+        for ct in cts:
+            if ct._data.dtype.kind in "fc":
+                ct._node = leaf_node(ct)
+        made = pull()
         run = Pass(True, True)
         run.wanted = {ct._node[SEQ] for ct in cts if ct._node is not None}
         run.accumulate = False
         roots = []
-        for leaf, t in leaves:
-            g = grads.get(leaf[SEQ])
+        for g, t in zip(made, tangents, strict=True):
             if isinstance(g, Tensor) and g._node is not None:
                 roots.append(g._node)
                 add(run.grads, g._node[SEQ], t)
         run.run(roots)
-    found = [run.captured.get(ct._node[SEQ]) if ct._node else None for ct in cts]
-    return [
-        wrap(np.zeros_like(x._data)) if t is None else t for x, t in zip(results, found)
-    ]
+    return [run.captured.get(ct._node[SEQ]) if ct._node else None for ct in cts]
+
+
+def is_recorded(*tensors: Any) -> bool:
+    """Whether one of them has a history and histories are kept."""
+    return state.grad and any(
+        isinstance(x, Tensor) and x._node is not None for x in tensors
+    )
 
 
 def _stand_in(
@@ -321,9 +346,11 @@ __all__ = [
     "enter",
     "give",
     "give_all",
+    "is_recorded",
     "leave",
     "paused",
     "push",
     "tangent_of",
     "tangents_of",
+    "transpose",
 ]

@@ -1,7 +1,8 @@
 """Functions of `tg.compile` and the like, called with tensors: one node of the graph.
 
 The generated code runs on the tensors' arrays.  Where one of them has a history, the
-generated VJP is the node: its pullback is what the node saves.
+generated VJP is the node: its pullback is what the node saves.  In forward mode the
+pullback, which is linear, is transposed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from tracegrad.eager import modes
+from tracegrad.eager import dual, modes
 from tracegrad.eager.nodes import (
     ATTRS,
     INPUTS,
@@ -69,6 +70,16 @@ def join(name: str, flat_of: Callable, args: tuple, kwargs: dict) -> Any:
     whole: Any = (args, kwargs)
     given: list[Any]
     given, spec = optree.tree_flatten(whole, none_is_leaf=True)
+    tangents = dual.tangents_of(given)
+    if tangents is None:
+        return _run(name, flat_of, given, spec)
+    with dual.paused():
+        result = _run(name, flat_of, given, spec)
+        _push(flat_of, given, spec, tangents, result)
+    return result
+
+
+def _run(name: str, flat_of: Callable, given: list, spec: Any) -> Any:
     active = tuple(
         [
             k
@@ -86,8 +97,7 @@ def join(name: str, flat_of: Callable, args: tuple, kwargs: dict) -> Any:
     # The pullback may read the result: what the user changes is a copy.
     made = [np.array(x) if isinstance(x, np.ndarray | np.generic) else x for x in outs]
     run.types = [(np.shape(x), np.asarray(x).dtype) for x in made]
-    sources = [given[k] for k in active]
-    node = _record(run, pullback, sources, len(made))
+    node = _record(run, pullback, given, len(made))
     results = []
     for number, x in enumerate(made):
         x = _tensor(x)
@@ -97,14 +107,38 @@ def join(name: str, flat_of: Callable, args: tuple, kwargs: dict) -> Any:
     return optree.tree_unflatten(run.spec, results)
 
 
+def _push(
+    flat_of: Callable, given: list, spec: Any, tangents: list, result: Any
+) -> None:
+    """Give the results their tangents."""
+    active = tuple([k for k, t in enumerate(tangents) if t is not None])
+    flat = flat_of(spec, active)
+    outs = [x for x in optree.tree_leaves(result) if isinstance(x, Tensor)]
+    cts = [wrap(np.zeros_like(x._data)) for x in outs]
+    some = [tangents[k] for k in active]
+    recorded = dual.is_recorded(*given, *some)
+    made = dual.transpose(cts, lambda: flat.pullback(*given, *cts), some)
+    for x, t in zip(outs, made, strict=True):
+        if x._data.dtype.kind in "fc":
+            t = wrap(np.zeros_like(x._data)) if t is None else t
+            dual.give(x, t if recorded else wrap(t._data))
+
+
 def _tensor(x: Any) -> Any:
     return wrap(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x
 
 
-def _record(run: _Call, pullback: Any, sources: list[Tensor], count: int) -> Node:
+def _record(run: _Call, pullback: Any, given: list, count: int) -> Node:
+    sources = [given[k] for k in run.active]
     meta = tuple([part for x in sources for part in (x._data.shape, x._data.dtype)])
     inputs = tuple([x._node for x in sources])
-    saved = (pullback, *[x._data for x in sources])
+    # The pullback reads the others too: they must not change before it runs.
+    others = [
+        x._data
+        for k, x in enumerate(given)
+        if isinstance(x, Tensor) and k not in run.active
+    ]
+    saved = (pullback, *[x._data for x in sources], *others)
     return [_pull, next_seq(), None, inputs, saved, meta, run, None, count, None]
 
 
@@ -135,7 +169,7 @@ def _pull_graph(node: Node, ct: Any, grads: dict) -> None:
     _, *arrays = node[SAVED]
     run: _Call = node[ATTRS]
     leaves = list(run.leaves)
-    for k, array, source in zip(run.active, arrays, node[INPUTS], strict=True):
+    for k, array, source in zip(run.active, arrays, node[INPUTS]):
         leaves[k] = wrap(array, source)
     parts = [p if isinstance(p, Tensor) else wrap(p) for p in _cotangents(node, ct)]
     made = run.flat.pullback(*leaves, *parts)
@@ -148,5 +182,5 @@ def _pull_graph(node: Node, ct: Any, grads: dict) -> None:
 _pull.graph = _pull_graph  # type: ignore[attr-defined]
 _pull.title = lambda node: f"{node[ATTRS].name}Backward"  # type: ignore[attr-defined]
 # The pullback reads what the function was called with.
-_pull.slots = lambda node: (0, *range(len(node[INPUTS])))  # type: ignore[attr-defined]
+_pull.slots = lambda node: (0, *range(len(node[SAVED]) - 1))  # type: ignore[attr-defined]
 CALLS[Tensor] = join

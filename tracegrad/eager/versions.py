@@ -110,7 +110,8 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
 
     Args:
         node: about to run.
-        slots: for each saved array, the number of the input, -1 for the output.
+        slots: for each saved array, the number of the input, -1 for the output; one
+            beyond the inputs is an array without history.
         anomaly: whether anomaly detection is on, for the hint.
 
     Raises:
@@ -119,7 +120,8 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
     for slot, array in zip(slots, node[SAVED]):
         if is_current(array, node[SEQ]):
             continue
-        source = node if slot < 0 else node[INPUTS][slot]
+        inputs = node[INPUTS]
+        source = node if slot < 0 else inputs[slot] if slot < len(inputs) else None
         raise changed_error(array, node[SEQ], source, anomaly)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracegrad.ir.graph import Const, Node
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import full, full_like, size
@@ -115,6 +117,11 @@ def cast_to_same(r: Rewriter, node: Node) -> Any:
     c = number(v)
     if c is not None and to.kind == "c":
         return Const(complex(c) if to.dtype == complex else to.dtype.type(c))
+    if isinstance(v, Const) and isinstance(v.value, float | np.floating):
+        # The seed of a result that was cast: a number has no `astype`.
+        if to.kind == "f":
+            made = to.dtype.type(v.value)
+            return Const(float(made) if to.dtype == np.float64 else made)
     return r.ref(v) if v.type == to else None
 
 
