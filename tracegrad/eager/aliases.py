@@ -193,7 +193,8 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
 @torch_function("embedding")
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
     """`nn.functional.embedding`, the table first."""
-    return functional.embedding(indices, weight)
+    padding = padding_idx if padding_idx >= 0 else None
+    return functional.embedding(indices, weight, padding)
 
 
 for _name in (

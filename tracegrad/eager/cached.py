@@ -135,7 +135,7 @@ def run(tensor: Tensor, ct: Any, retain: bool) -> bool:
         saving, oldest, arrays, leaves = found
         for node in oldest:
             if versions.latest.seq > node[SEQ]:
-                if not _unchanged(saving):
+                if not _unchanged(root, saving):
                     return False
                 break
         made = plan.backward(*arrays) if ct is None else plan.backward(*arrays, ct)
@@ -155,10 +155,12 @@ def run(tensor: Tensor, ct: Any, retain: bool) -> bool:
     return False
 
 
-def _unchanged(saving: tuple[Node, ...]) -> bool:
-    """Whether all that is saved is as it was."""
+def _unchanged(root: Node, saving: tuple[Node, ...]) -> bool:
+    """Whether all that is saved or watched is as it was."""
     current = versions.is_current
-    return all(current(x, node[SEQ]) for node in saving for x in node[SAVED])
+    if not all(current(x, node[SEQ]) for node in saving for x in node[SAVED]):
+        return False
+    return all(map(versions.watch_is_current, collect([root])[0].values()))
 
 
 def _meet(key: Any, root: Node, one: bool) -> None:

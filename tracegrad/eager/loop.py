@@ -137,8 +137,9 @@ class Pass:
                     self.leaf(leaf, grads.pop(leaf[SEQ], None))
 
     def verify(self, node: Node) -> None:
-        """Raise if something that `node` saved was changed in place."""
-        if node[SAVED] is not FREED:
+        """Raise if something that `node` saved or watches was changed in place."""
+        versions.check_watched(node, modes.anomaly.on)
+        if node[SAVED] is not None and node[SAVED] is not FREED:
             entry = getattr(node[PULL], "entry", None)
             slots = node[PULL].slots(node) if entry is None else entry.slots_of(node)
             versions.check(node, slots, modes.anomaly.on)
@@ -156,7 +157,7 @@ class Pass:
             return
         if extras is not None and extras.node_prehooks:
             ct = self.node_prehooks(extras, node, ct)
-        if self.check and node[SAVED] is not None:
+        if self.check:
             self.verify(node)
         twin = unpacked(node) if extras is not None and extras.packed else node
         pull = node[PULL].graph if self.create else node[PULL]
@@ -169,8 +170,11 @@ class Pass:
             self.pull_watched(pull, node, twin, ct)
         else:
             pull(twin, ct, self.grads)
-        if not self.retain and node[SAVED] is not None:
-            node[SAVED] = FREED
+        if not self.retain:
+            if extras is not None:
+                extras.watched = ()
+            if node[SAVED] is not None:
+                node[SAVED] = FREED
 
     def tensor_hooks(self, extras: Extras, ct: Any) -> Any:
         """Call the hooks of a tensor on its gradient, and keep it if asked."""

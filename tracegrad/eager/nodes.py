@@ -79,6 +79,8 @@ class Extras:
         packed: whether `saved` holds what `saved_tensors_hooks` packed.
         place: the user's frames and the name of the result, if they were noted.
         written: the dtype of the memory that the result was written to, if it differs.
+        watched: arrays that the rule does not read but PyTorch saves, each with the
+            node that made it: changed in place, they are an error.
     """
 
     __slots__ = (
@@ -91,6 +93,7 @@ class Extras:
         "place",
         "retain",
         "tensor_hooks",
+        "watched",
         "written",
     )
 
@@ -105,6 +108,7 @@ class Extras:
         self.packed = False
         self.place: Any = None
         self.written: Any = None
+        self.watched: tuple[tuple[np.ndarray, Node | None], ...] = ()
 
 
 def extras_of(node: Node) -> Extras:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tracegrad.eager.dtypes import TENSOR_TYPES, from_numpy_dtype
 from tracegrad.eager.nodes import (
+    EXTRAS,
     INPUTS,
     NAME,
     PULL,
@@ -123,6 +124,29 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
         inputs = node[INPUTS]
         source = node if slot < 0 else inputs[slot] if slot < len(inputs) else None
         raise changed_error(array, node[SEQ], source, anomaly)
+
+
+def watch_is_current(node: Node) -> bool:
+    """Whether what `node` watches is as it was when it was recorded."""
+    extras = node[EXTRAS]
+    return extras is None or all(is_current(x, node[SEQ]) for x, _ in extras.watched)
+
+
+def check_watched(node: Node, anomaly: bool = False) -> None:
+    """Raise if an array that `node` watches was changed since.
+
+    Args:
+        node: about to run.
+        anomaly: whether anomaly detection is on, for the hint.
+
+    Raises:
+        RuntimeError: PyTorch's message.
+    """
+    if watch_is_current(node):
+        return
+    for array, source in node[EXTRAS].watched:
+        if not is_current(array, node[SEQ]):
+            raise changed_error(array, node[SEQ], source, anomaly)
 
 
 def changed_error(

@@ -13,6 +13,7 @@ from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
 from tracegrad.eager.nn import convolution
+from tracegrad.eager.nodes import SEQ, extras_of
 from tracegrad.eager.reductions import matmul
 from tracegrad.eager.registry import FUNCTIONS
 from tracegrad.eager.selection import gather, index_select
@@ -92,6 +93,14 @@ def _reduced(loss: Tensor, reduction: str, name: str | None = None) -> Tensor:
     return loss if name is None else named(loss, name)
 
 
+def _watching(out: Tensor, *tensors: Tensor | None) -> Tensor:
+    """Let a fresh result notice changes of what PyTorch saves for it."""
+    if out._node is not None and out._node[SEQ] > 0:
+        watched = [(x._data, x._node) for x in tensors if x is not None]
+        extras_of(out._node).watched = tuple(watched)
+    return out
+
+
 def _fitted(name: str | None, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Both in one shape, so that their dtypes count alike.
 
@@ -110,7 +119,8 @@ def _fitted(name: str | None, input: Tensor, target: Tensor) -> tuple[Tensor, Te
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Squares of the differences."""
     input, target = _fitted("mse", input, target)
-    return _reduced((input - target) ** 2, reduction, "MseLossBackward0")
+    loss = _reduced((input - target) ** 2, reduction, "MseLossBackward0")
+    return _watching(loss, input, target)
 
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -128,7 +138,8 @@ def smooth_l1_loss(
     input, target = _fitted("smooth_l1", input, target)
     gap = (input - target).abs()
     loss = where(gap < beta, 0.5 * gap**2 / beta, gap - 0.5 * beta)
-    return _reduced(loss, reduction, "SmoothL1LossBackward0")
+    loss = _reduced(loss, reduction, "SmoothL1LossBackward0")
+    return _watching(loss, input, target)
 
 
 def huber_loss(
@@ -137,7 +148,8 @@ def huber_loss(
     """Half a square near 0, a line beyond `delta`."""
     gap = (input - target).abs()
     loss = where(gap <= delta, 0.5 * gap**2, delta * (gap - 0.5 * delta))
-    return _reduced(loss, reduction, "HuberLossBackward0")
+    loss = _reduced(loss, reduction, "HuberLossBackward0")
+    return _watching(loss, input, target)
 
 
 def nll_loss(
@@ -149,10 +161,10 @@ def nll_loss(
 ) -> Tensor:
     """Minus the log-probability of each target class, which is on axis 1."""
     axis = 1 if input._data.ndim > 1 else 0
-    classes = input._data.shape[axis]
-    kept = target._data != ignore_index
-    wanted = np.where(kept, target._data, 0)
-    wrong = wanted[(wanted < 0) | (wanted >= classes)]
+    target = _checked_classes(input, target, weight)
+    kept = np.asarray(target._data != ignore_index)
+    wanted = np.where(kept, target._data, 0).astype(np.int64)
+    wrong = wanted[(wanted < 0) | (wanted >= input._data.shape[axis])]
     if wrong.size:
         raise IndexError(f"Target {wrong.flat[0]} is out of bounds.")
     places = wrap(np.expand_dims(wanted, axis))
@@ -160,15 +172,85 @@ def nll_loss(
     shares = kept.astype(input._data.dtype)
     if weight is not None:
         shares = shares * weight._data[wanted]
-    loss = picked if weight is None and kept.all() else picked * wrap(shares)
+    loss = picked if weight is None else picked * wrap(shares)
+    if not kept.all():
+        # Chosen, not multiplied: the mean of no target at all has the slope 0.
+        loss = where(wrap(kept), loss, 0.0)
+    name = "NllLossBackward0" if input.dim() <= 2 else "NllLoss2DBackward0"
     if reduction == "mean":
-        loss = loss.sum() / float(shares.sum())
-        return named(loss, "NllLossBackward0" if axis == 0 or input.dim() == 2 else _2D)
-    name = "NllLossBackward0" if input.dim() <= 2 else _2D
-    return _reduced(loss, reduction, name)
+        loss = named(loss.sum() / float(shares.sum()), name)
+    else:
+        loss = _reduced(loss, reduction, name)
+    if input.dim() == 3:
+        input, target = input.unsqueeze(2), target.unsqueeze(1)
+    return _watching(loss, input, target, weight)
 
 
-_2D = "NllLoss2DBackward0"
+def _checked_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The classes, one for each row of `input`.
+
+    Raises:
+        ValueError: PyTorch's message, if there are not as many as rows.
+        RuntimeError: PyTorch's messages, for other shapes and dtypes that do not fit.
+    """
+    have, given = input._data.shape, target._data.shape
+    if not have:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if len(have) > 1 and have[:1] != given[:1]:
+        rows = given[0] if given else 0
+        raise ValueError(
+            f"Expected input batch_size ({have[0]}) to match target batch_size "
+            f"({rows})."
+        )
+    if len(have) == 1 and len(given) == 1 and given[0] != 1:
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {given[0]}"
+        )
+    if len(have) <= 2 and len(given) > 1:
+        raise RuntimeError(
+            "0D or 1D target tensor expected, multi-target not supported"
+        )
+    _check_places(have, given)
+    if target._data.dtype not in (np.int64, np.uint8):
+        kind = SCALAR_TYPES[from_numpy_dtype(target._data.dtype)]
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {kind}")
+    if weight is not None:
+        _check_weight(input, weight)
+    return target.squeeze(0) if len(have) == 1 and given else target
+
+
+def _check_places(have: tuple, given: tuple) -> None:
+    """Refuse targets that do not fit the further axes of the input."""
+    wanted = (have[0], *have[2:])
+    if len(have) == 4:
+        if len(given) != 3:
+            raise RuntimeError(
+                "only batches of spatial targets supported (3D tensors) but got "
+                f"targets of dimension: {len(given)}"
+            )
+        if given != wanted:
+            raise RuntimeError(
+                f"size mismatch (got input: {list(have)} , target: {list(given)}"
+            )
+    elif len(have) > 2 and given != wanted:
+        raise RuntimeError(f"Expected target size {list(wanted)}, got {list(given)}")
+
+
+def _check_weight(input: Tensor, weight: Tensor) -> None:
+    """Refuse weights that are not one for each class, of the dtype of the input."""
+    have, given = input._data.shape, weight._data.shape
+    if given != (have[1 if len(have) > 1 else 0],):
+        if len(have) > 2:
+            raise RuntimeError(
+                "weight tensor should be defined either for all or no classes"
+            )
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {have[-1]} classes or no "
+            f"classes but got weight tensor of shape: {list(given)}"
+        )
+    if weight._data.dtype != input._data.dtype:
+        kinds = [SCALAR_TYPES[from_numpy_dtype(x._data.dtype)] for x in (input, weight)]
+        raise RuntimeError(f"expected scalar type {kinds[0]} but found {kinds[1]}")
 
 
 def cross_entropy(
@@ -181,8 +263,13 @@ def cross_entropy(
 ) -> Tensor:
     """`nll_loss` of `log_softmax`; the target is a class, or a probability of each."""
     axis = 1 if input._data.ndim > 1 else 0
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(
+            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}"
+        )
     logs = _log_softmax(input, axis)
-    if target._data.dtype.kind == "f":
+    if target._data.shape == input._data.shape:
+        _check_probabilities(input, target, weight, ignore_index)
         return _soft_cross_entropy(
             logs, target, weight, axis, reduction, label_smoothing
         )
@@ -191,8 +278,8 @@ def cross_entropy(
         return loss
     scaled = logs if weight is None else logs * _along(weight, logs, axis)
     spread = -scaled.sum(axis)
-    kept = target._data != ignore_index
-    spread = spread * wrap(kept.astype(logs._data.dtype))
+    kept = np.asarray(target._data != ignore_index)
+    spread = spread if kept.all() else where(wrap(kept), spread, 0.0)
     if reduction == "mean":
         shares = kept if weight is None else weight._data[target._data * kept] * kept
         spread = spread.sum() / float(shares.sum())
@@ -200,6 +287,31 @@ def cross_entropy(
         spread = spread.sum()
     share = label_smoothing / logs._data.shape[axis]
     return loss * (1 - label_smoothing) + spread * share
+
+
+def _check_probabilities(
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int
+) -> None:
+    """Refuse what does not go with a probability of each class.
+
+    Raises:
+        RuntimeError: PyTorch's messages.
+    """
+    kind = target._data.dtype
+    if kind.kind not in "fc":
+        raise RuntimeError(
+            "Expected floating point type for target with class probabilities, got "
+            f"{SCALAR_TYPES[from_numpy_dtype(kind)]}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    classes = input._data.shape[1 if input._data.ndim > 1 else 0]
+    if weight is not None and weight._data.shape != (classes,):
+        raise RuntimeError(
+            "cross_entropy: weight tensor should be defined either for all "
+            f"{classes} classes or no classes but got weight tensor of shape: "
+            f"{list(weight._data.shape)}"
+        )
 
 
 def _along(weight: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -229,11 +341,49 @@ def binary_cross_entropy(
     weight: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The loss of probabilities; their logarithms are limited to -100."""
-    terms = target * clamp(input.log(), min=-100.0)
-    loss = -(terms + (1 - target) * clamp((1 - input).log(), min=-100.0))
+    """The loss of probabilities; their logarithms are limited to -100.
+
+    Raises:
+        ValueError: PyTorch's message, if the target has another shape.
+        RuntimeError: PyTorch's messages, for other dtypes and for no probabilities.
+    """
+    if target._data.shape != input._data.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    x = input._data
+    if target._data.dtype != x.dtype:
+        kinds = [SCALAR_TYPES[from_numpy_dtype(d._data.dtype)] for d in (input, target)]
+        raise RuntimeError(f"Found dtype {kinds[1]} but expected {kinds[0]}")
+    if not ((x >= 0) & (x <= 1)).all():
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    ends = x * (1 - x) < _FLAT
+    if ends.any():
+        loss = _loss_with_ends(input, target, wrap(ends))
+    else:
+        loss = -(target * input.log() + (1 - target) * (1 - input).log())
     loss = loss if weight is None else loss * weight
-    return _reduced(loss, reduction, "BinaryCrossEntropyBackward0")
+    loss = _reduced(loss, reduction, "BinaryCrossEntropyBackward0")
+    return _watching(loss, input, target, weight)
+
+
+# PyTorch divides by x * (1 - x) in the gradient, and by this number if that is less.
+_FLAT = 1e-12
+
+
+def _loss_with_ends(input: Tensor, target: Tensor, ends: Tensor) -> Tensor:
+    """Binary cross entropy where some probabilities are (almost) 0 or 1.
+
+    There it is a line in `input`, whose value is the limited one.
+    """
+    inner = where(ends, 0.5, input)
+    loss = -(target * inner.log() + (1 - target) * (1 - inner).log())
+    x = input.detach()
+    logs = [clamp(p.log(), min=-100.0) for p in (x, 1 - x)]
+    level = -(target * logs[0] + (1 - target) * logs[1])
+    slope = (x - target.detach()) / _FLAT
+    return where(ends, level + (input - x) * slope, loss)
 
 
 def binary_cross_entropy_with_logits(
@@ -255,7 +405,8 @@ def binary_cross_entropy_with_logits(
         missed = missed * (1 + (pos_weight - 1) * target)
     loss = (1 - target) * input + missed
     loss = loss if weight is None else loss * weight
-    return _reduced(loss, reduction, "BinaryCrossEntropyWithLogitsBackward0")
+    loss = _reduced(loss, reduction, "BinaryCrossEntropyWithLogitsBackward0")
+    return _watching(loss, input, target, weight, pos_weight)
 
 
 def kl_div(
@@ -293,10 +444,26 @@ def bilinear(
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The rows of `weight` at the positions `input`."""
+    """The rows of `weight` at the positions `input`; that of `padding_idx` is fixed.
+
+    Raises:
+        RuntimeError: PyTorch's message, if `weight` is no matrix.
+        IndexError: PyTorch's message, if a position is out of range.
+    """
+    if weight._data.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    count = weight._data.shape[0]
+    if padding_idx is not None and not -count <= padding_idx < count:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    places = input._data
+    if ((places < 0) | (places >= count)).any():
+        raise IndexError("index out of range in self")
     rows = index_select(weight, 0, reshape(input, (-1,)))
-    made = reshape(rows, (*input._data.shape, weight._data.shape[1]))
-    return named(made, "EmbeddingBackward0")
+    made = reshape(rows, (*places.shape, weight._data.shape[1]))
+    if padding_idx is not None:
+        fixed = wrap((places == padding_idx % count)[..., None])
+        made = where(fixed, made.detach(), made)
+    return _watching(named(made, "EmbeddingBackward0"), input)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from tracegrad.eager.arithmetic import clamp, where
 from tracegrad.eager.nn.functional import (
     _reduced,
+    _watching,
     cosine_similarity,
     logsigmoid,
     pairwise_distance,
@@ -107,7 +108,8 @@ def gaussian_nll_loss(
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * x))."""
     loss = (1 + (-target * input).exp()).log()
-    return _reduced(loss, reduction, "SoftMarginLossBackward0")
+    loss = _reduced(loss, reduction, "SoftMarginLossBackward0")
+    return _watching(loss, input, target)
 
 
 def multilabel_soft_margin_loss(
@@ -120,7 +122,7 @@ def multilabel_soft_margin_loss(
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return _reduced(loss.mean(-1), reduction)
+    return _watching(_reduced(loss.mean(-1), reduction), input, target, weight)
 
 
 __all__ = [
