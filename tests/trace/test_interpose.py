@@ -1,5 +1,7 @@
 """Names swapped in the user's modules while a trace runs."""
 
+import builtins
+import linecache
 import math
 import sys
 import threading
@@ -229,3 +231,89 @@ def test_a_solver_that_calls_back_names_itself(solve) -> None:
     with pytest.raises(tg.UnsupportedError, match=r"rule yet for scipy\.") as e:
         tg.grad(lambda x: solve(lambda t: t**2 - x))(2.0)
     assert "test_interpose.py" in str(e.value)
+
+
+# ------------------------------------------------------------------ what has which type
+def by_array(x):
+    return np.sum(x**2) if type(x) is np.ndarray else 0.0
+
+
+def by_name(x):
+    return np.sum(x**2) if type(x).__name__ == "ndarray" else 0.0
+
+
+def by_number(x):
+    return x[0] ** 2 if type(np.sum(x)) is np.float64 else 0.0
+
+
+def by_memory(x):
+    return np.sum(x**2) if hasattr(x, "__array_interface__") else 0.0
+
+
+def by_no_attribute(x):
+    return 0.0 if hasattr(x, "value") or hasattr(x, "builder") else np.sum(x**2)
+
+
+class Box:
+    def __init__(self, x):
+        self.x = x
+
+
+def by_other_uses(x):
+    fine = isinstance(Box, type) and not isinstance(x, (type, str))
+    fine = fine and issubclass(type(Box), type) and issubclass(bool, int)
+    three = 3
+    fine = fine and type(three) is int and type(np) is not type(np.sin)
+    made = type("Made", (Box,), {"scale": 2.0})(x)
+    return np.sum(made.scale * type(made)(made.x).x) if fine else 0.0
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize(
+    "f", [by_array, by_name, by_number, by_memory, by_no_attribute, by_other_uses]
+)
+def test_type_and_hasattr_answer_as_for_numpy(f, joins):
+    step = 1e-6 * np.eye(3)
+    slope = [(f(X + h) - f(X - h)) / 2e-6 for h in step]
+    assert np.any(slope)
+    np.testing.assert_allclose(tg.grad(f, joins=joins)(X), slope, rtol=1e-8)
+    assert "type" not in globals() and "hasattr" not in globals()
+
+
+def test_type_of_a_python_number():
+    def f(x):
+        return x**2 if type(x) == float else 0.0  # noqa: E721
+
+    assert tg.grad(f)(3.0) == 6.0
+
+
+def test_type_from_types_alone():
+    assert "2.0 * x" in str(tg.grad(by_array).source(tg.spec("f8[n]")))
+
+
+def helper(text, monkeypatch):
+    """A user module with source."""
+    lines = text.splitlines(keepends=True)
+    entry = len(text), None, lines, "asking.py"
+    monkeypatch.setitem(linecache.cache, "asking.py", entry)
+    return module("asking", text)
+
+
+def test_type_in_a_module_that_computes_nothing(monkeypatch):
+    text = "import numpy as np\ndef ask(x):\n    return type(x) is np.ndarray\n"
+    made = helper(text, monkeypatch)
+    ask = made.ask
+    f = tg.grad(lambda x: np.sum(x**2) if ask(x) else 0.0)
+    np.testing.assert_array_equal(f(X), 2 * X)
+    assert "type" not in vars(made)
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["class Meta(type): pass", "made = type[int]", "same = type(int) is type"],
+)
+def test_type_is_left_alone_where_no_stand_in_does(use, monkeypatch):
+    text = f"def f(x):\n    {use}\n    seen.append(type)\n    return x * x\nseen = []\n"
+    made = helper(text, monkeypatch)
+    assert tg.grad(made.f)(3.0) == 6.0
+    assert all(found is builtins.type for found in made.seen)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.deciding import deciding_in
+from tracegrad.trace.deciding import deciding_in, only_calls_type
 from tracegrad.trace.frames import is_users
 from tracegrad.trace.interpose import original_of
 
@@ -150,6 +150,20 @@ class Captures:
         """
         codes = [c for c, _ in self._codes.values() if name in globals_of(c)]
         return bool(codes) and all(_only_called(code, name) for code in codes)
+
+    def spaces_naming(self, name: str) -> list[dict[str, Any]]:
+        """The globals of the functions that name a builtin.
+
+        For `type` those alone where a stand-in does as well.
+        """
+        found: dict[int, dict[str, Any]] = {}
+        refused: set[int] = set()
+        for code, space in self._codes.values():
+            if name in globals_of(code):
+                found[id(space)] = space
+                if name == "type" and not only_calls_type(code.co_filename, space):
+                    refused.add(id(space))
+        return [space for key, space in found.items() if key not in refused]
 
     def find_array(self, x: np.ndarray) -> tuple[str, np.ndarray] | None:
         """The name of an array in reach; also one under a name that no code spells.

@@ -22,6 +22,7 @@ _CONVERTERS = frozenset(
     + ["range", "repr", "round", "sorted", "str"]
 )
 _METHODS = frozenset({"item", "tolist"})
+_ASKING = frozenset({"isinstance", "issubclass"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -112,7 +113,7 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 # ------------------------------------------------------------------ one look per file
-_FILES: dict[str, tuple[list[str], dict[int, list[ast.AST]], list[str]]] = {}
+_FILES: dict[str, tuple[list[str], dict[int, list[ast.AST]], list[str], bool]] = {}
 _FOUND: dict[int, tuple[CodeType, Deciding]] = {}
 _MAX_CODES = 20_000
 
@@ -154,7 +155,7 @@ def functions_in(
         for alias in node.names
         if alias.name != "*"
     ]
-    _FILES[filename] = (lines, functions, imports)
+    _FILES[filename] = (lines, functions, imports, bool(lines) and _calls_type(tree))
     return functions
 
 
@@ -162,3 +163,30 @@ def imports_in(filename: str, module_globals: dict[str, Any] | None) -> list[str
     """The names that a file imports at its top level."""
     functions_in(filename, module_globals)
     return _FILES[filename][2]
+
+
+def only_calls_type(filename: str, module_globals: dict[str, Any] | None) -> bool:
+    """Whether `type` stands in a file where a stand-in for it does as well.
+
+    That is in calls, and where `isinstance` and `issubclass` look for classes.
+    """
+    functions_in(filename, module_globals)
+    return _FILES[filename][3]
+
+
+def _calls_type(tree: ast.AST) -> bool:
+    fine: set[int] = set()
+    named: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "type":
+            named.add(id(node))
+        elif isinstance(node, ast.Call):
+            fine.add(id(node.func))
+            if isinstance(node.func, ast.Name) and node.func.id in _ASKING:
+                classes = [n for x in node.args[1:] for n in ast.walk(x)]
+                fine |= set(map(id, classes))
+        elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
+            fine |= set(map(id, ast.walk(node.annotation)))
+        elif isinstance(node, ast.FunctionDef) and node.returns:
+            fine |= set(map(id, ast.walk(node.returns)))
+    return named <= fine

@@ -263,6 +263,45 @@ def sized(x: Any) -> Any:
     return len(x)
 
 
+class _Type:
+    """Stands in for `type`: a traced array has the type that NumPy's would have."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and ACTIVE.session is not None:
+            x = original_of(args[0])
+            return x.__class__ if isinstance(x, Handle | Size) else type(x)
+        return type(*args, **kwargs)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, type)
+
+    def __subclasscheck__(self, x: Any) -> bool:
+        return issubclass(x, type)
+
+    def __eq__(self, other: object) -> bool:
+        return other is type or other is self
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+    def __repr__(self) -> str:
+        return repr(type)
+
+
+typed = _Type()
+_MEMORY = {"__array_interface__", "__array_struct__", "__buffer__", "__dlpack__"}
+
+
+def has_attribute(x: Any, name: str) -> bool:
+    """Stands in for `hasattr`: a traced array has no attributes but NumPy's."""
+    if ACTIVE.session is not None and isinstance(x, Handle):
+        # Its memory cannot be had, but that is an error that tells so.
+        return hasattr(x.__class__, name) and (name in _MEMORY or hasattr(x, name))
+    return hasattr(x, name)
+
+
 def floated(*args: Any) -> Any:
     """Stands in for `float`: the number of a traced array is traced."""
     if len(args) == 1 and isinstance(args[0], Handle) and ACTIVE.session is not None:

@@ -26,6 +26,7 @@ from tracegrad.trace.allowed import (
 )
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import DEPTH, Handle, Unjoin
+from tracegrad.trace.interpose import typed
 from tracegrad.trace.joins import Loop, joined
 from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.staging import staged_function
@@ -226,7 +227,7 @@ class Runtime:
         """A function about to be called."""
         if ACTIVE.session is None:
             return function
-        if function is isinstance or function is type:
+        if function is isinstance or function is type or function is typed:
             return functools.partial(self._typed, function)
         if DEPTH.arms:
             return checked(function, staged)

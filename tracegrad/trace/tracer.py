@@ -33,6 +33,7 @@ from tracegrad.trace.guards import (
 )
 from tracegrad.trace.interpose import (
     floated,
+    has_attribute,
     is_swapped,
     original_of,
     sized,
@@ -40,6 +41,7 @@ from tracegrad.trace.interpose import (
     swappable,
     swapping,
     swapping_reads,
+    typed,
 )
 from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
@@ -174,7 +176,13 @@ def _stand_ins(spaces: list[dict[str, Any]], captures: Captures) -> Iterator[Non
     """Context: stand-ins in modules, and in the cells and attributes in reach."""
     found = [*captures.reads.values(), *captures.libraries]
     reads = [(r.kind, r.where, r.name, r.value) for r in found]
-    with swapping(spaces, _builtins(captures)), swapping_reads(reads):
+    asking = captures.spaces_naming("type"), captures.spaces_naming("hasattr")
+    with (
+        swapping(spaces, _builtins(captures)),
+        swapping(asking[0], {"type": typed}),
+        swapping(asking[1], {"hasattr": has_attribute}),
+        swapping_reads(reads),
+    ):
         yield
 
 
