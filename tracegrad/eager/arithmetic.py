@@ -130,6 +130,8 @@ pow_op = entry_of(elementary.power)
 square_op = entry_of(elementary.square)
 pow_op.title = "PowBackward1"
 pow_op.always = (OUT, 0, 1)
+# The slope is 2 * x**1, so that its slope has a history still.
+square_op.reads = lambda x: named(pow_op.eager(x, 1), "PowBackward0")
 own_rules(elementary.power, rules.POWER)
 own_rules(elementwise.divide, rules.DIVIDE)
 own_rules(select.maximum, rules.MAXIMUM)

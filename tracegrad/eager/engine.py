@@ -43,7 +43,6 @@ from tracegrad.eager.runtime import (
     finish,
     general,
     general_pull,
-    graph_pull,
     link,
     saved_slots,
     scalar,
@@ -51,6 +50,7 @@ from tracegrad.eager.runtime import (
     without_nan,
 )
 from tracegrad.eager.saved import saved_attribute
+from tracegrad.eager.second import recorded_pull
 from tracegrad.eager.tensor import Tensor, new
 from tracegrad.errors import TracegradError
 from tracegrad.ops.define import HANDLERS, Op
@@ -79,6 +79,7 @@ class Entry:
         flows: for each parameter, whether it has a derivative at all.
         keeps: whether it is a ufunc of one dtype throughout.
         always: numbers of values that PyTorch saves for tensors, needed or not.
+        reads: what a recorded rule reads in the place of the input, or None.
     """
 
     def __init__(self, op: Op, real: Entry | None = None) -> None:
@@ -92,6 +93,7 @@ class Entry:
         self.zero = False
         self.floats = False
         self.always: tuple[int, ...] = ()
+        self.reads: Callable | None = None
         self.rules = op.rules
         self.ready = False
 
@@ -123,7 +125,7 @@ class Entry:
         self.pull = _pull_function(self) if simple else general_pull(self)
         self.pull.entry = self  # type: ignore[attr-defined]
         self.pull.title = self._title  # type: ignore[attr-defined]
-        self.pull.graph = graph_pull(self)  # type: ignore[attr-defined]
+        self.pull.graph = recorded_pull(self)  # type: ignore[attr-defined]
         shown = functools.partial(saved_attribute, self)
         self.pull.attribute = shown  # type: ignore[attr-defined]
         if self.real is None:
@@ -137,6 +139,7 @@ class Entry:
         if made is None:
             made = Entry(self.op, real=self)
             made.zero, made.rules, made.title = self.zero, self.rules, self.title
+            made.reads = self.reads
             made.prepare()
             # Most rules are the same for both.
             self._complex = made = self if made.needs == self.needs else made

@@ -284,6 +284,8 @@ def graph_pull(entry: Any) -> Callable:
         meta = node[META]
         if meta is None:
             inputs = [ct if x is None else x for x in inputs]
+        if entry.reads is not None and state.grad:
+            inputs[0] = entry.reads(inputs[0])
         before, state.rules = state.rules, True
         try:
             parts = _parts(op, entry.rules, op.rule, ct, out, inputs, node)

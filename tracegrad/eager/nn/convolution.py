@@ -113,7 +113,10 @@ def _pool(which: str, rank: int) -> Any:
         windows = stack(_windows(x, kernel, steps, (1,) * rank), 0)
         if which == "max":
             places = np.expand_dims(windows._data.argmax(0), 0)
-            made = gather(windows, 0, wrap(places)).squeeze(0)
+            made = gather(windows, 0, wrap(places))
+            if rank == 1:
+                named(made, "MaxPool2DWithIndicesBackward0")  # PyTorch's way to do it
+            made = made.squeeze(0)
         else:
             made = windows.mean(0)
         return named(made.squeeze(0) if single else made, title)
