@@ -22,7 +22,7 @@ import numpy as np
 
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.frames import is_users
-from tracegrad.trace.interpose import Function, floated, sized
+from tracegrad.trace.interpose import CACHED, Function, floated, original_of, sized
 from tracegrad.trace.proxy import Method
 from tracegrad.trace.staging import staged_code
 
@@ -108,7 +108,7 @@ def _is_known(function: Any) -> bool:
     if name in _WRITING:
         return False
     if isinstance(function, Function):
-        return True
+        return type(original_of(function)) is not CACHED
     try:
         if function in _BUILTINS:
             return True

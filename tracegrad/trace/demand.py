@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracegrad.errors import ControlFlowError
+from tracegrad.errors import ControlFlowError, TracegradError
 from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.location import Location
 from tracegrad.ir.region import structure
 from tracegrad.ir.types import Dim
 from tracegrad.ops.control_guard import guard
+from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.evaluate import run_nodes
 from tracegrad.ops.record import Ref
 from tracegrad.trace.buffers import DEPTH
@@ -70,6 +71,7 @@ class Demand:
         self._numbers: dict[Any, int] = {}  # structure of a computation -> its number
         self._known: dict[Value, int] = {}
         self._decided: dict[tuple[int, type], bool | int] = {}
+        self._settled: dict[int, Any] = {}  # number of a value -> what it is
         for value, data in self._data.items():
             for size, number in zip(value.type.shape, np.shape(data), strict=True):
                 if isinstance(size, Dim):
@@ -152,6 +154,59 @@ class Demand:
         self.count += 1
         session.builder.record(guard, (Ref(value, session.builder),), attrs)
         return outcome
+
+    def settled(self, value: Value, error: TracegradError) -> Any:
+        """The number of a scalar by which Python looks something up, guarded.
+
+        A complex or floating number is guarded by `==`.
+
+        Args:
+            value: traced or constant.
+            error: what to raise if only types are known.
+
+        Raises:
+            Restart: if it depends on Python ints and sizes only, to be static then.
+            TracegradError: `error`.
+        """
+        session = self.session
+        if session.is_concrete(value):
+            return np.asarray(session.ask(value)).item()
+        if session.values is None:
+            raise error.locate(None, session.place())
+        session.restart_if_static(value)
+        key = self.number(value)
+        if key in self._settled:
+            return self._settled[key]
+        if value.type.kind in "iub":
+            outcome: Any = self.decide(value, bool if value.type.kind == "b" else int)
+        elif DEPTH.bodies:
+            raise self._many_values()
+        else:
+            outcome = np.asarray(self.value(value)).item()
+            ref = Ref(value, session.builder)
+            # Not a number is found nowhere, and differs from itself.
+            other = ref if outcome != outcome else outcome
+            self.decide(OPERATORS["__eq__"](ref, other).value, bool)
+        self._settled[key] = outcome
+        return outcome
+
+    def implied(self, value: Value) -> bool | None:
+        """Whether two numbers are equal of which both are settled, else None.
+
+        A look-up in a dict asks that of a key that has the same hash.
+        """
+        node = self.session.builder.producers.get(value)
+        if node is None or node.op is not OPERATORS["__eq__"] or not self._settled:
+            return None
+        both = []
+        for v in node.inputs:
+            if type(v) is Const and not np.shape(v.value):
+                both.append(v.value)
+            elif (key := self.number(v)) in self._settled:
+                both.append(self._settled[key])
+            else:
+                return None
+        return bool(both[0] == both[1])
 
     def known(self, value: Value) -> bool | None:
         """The truth of a value that a guard has settled, or None."""

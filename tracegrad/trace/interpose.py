@@ -10,6 +10,7 @@ A stand-in asks whether the calling thread is tracing; if not, it is the origina
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -39,6 +40,7 @@ from tracegrad.trace.numpy_api import (
 from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.sizes import Size
 
+CACHED = type(functools.lru_cache(len))
 _FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
 # Parts of NumPy whose functions are left alone: draws are found by their state, and
 # the others take no part in a computation.
@@ -175,7 +177,7 @@ def stand_in(x: Any) -> Any:
         name = x.__name__
         if name in _MODULES or name.partition(".")[0] == "scipy":
             made = Module(x)
-    elif (
+    elif type(x) is CACHED or (
         (isinstance(x, _FUNCTION_TYPES) and _of_library(x))
         or x is np.vectorize
         or type(x) is np.vectorize
@@ -209,6 +211,9 @@ def _caller(original: Any) -> Callable[[Session, Any, tuple, dict], Any]:
         return lambda session, f, args, kwargs: call_ufunc(
             session, f, "__call__", args, kwargs
         )
+    if type(original) is CACHED:
+        # What the cache holds has no gradient, or is of another trace.
+        return lambda session, f, args, kwargs: f.__wrapped__(*args, **kwargs)
     if original is np.vectorize:
         return lambda session, f, args, kwargs: stand_in(f(*args, **kwargs))
     if type(original) is np.vectorize:

@@ -33,6 +33,7 @@ from tracegrad.trace.boundary import (
 )
 from tracegrad.trace.buffers import (
     ARGUMENT,
+    DEPTH,
     Buffer,
     Handle,
     Unjoin,
@@ -135,9 +136,13 @@ def _in_place(name: str) -> Callable:
 
 
 def _hashed(self: Proxy) -> int:
+    """Of the number: what is found in a dict or a set depends on it."""
     if self.buffer.loose is not None:
-        raise Unjoin(self.buffer.loose)  # a Python number is found by its value
-    return object.__hash__(self)
+        raise Unjoin(self.buffer.loose)
+    value = current(self)
+    if value.type.shape:
+        raise TypeError("unhashable type: 'numpy.ndarray'")
+    return hash(session_of(self).demand.settled(value, _conversion(self, "a key")))
 
 
 def _add_into_view(handle: Handle, name: str, value: Any) -> bool:
@@ -234,9 +239,8 @@ class Proxy(Handle):
         return bool((self == item).any())
 
     def __repr__(self) -> str:
-        t = self.value.type
-        name = f"{self.value.hint}: " if self.value.hint else ""
-        return f"<traced {name}{t!r}>"
+        number = _in_text(self)
+        return _named(self) if number is None else repr(number)
 
     def __str__(self) -> str:
         return str(_shown(self))
@@ -244,11 +248,6 @@ class Proxy(Handle):
     def __format__(self, spec: str) -> str:
         shown = _shown(self)
         return shown if type(shown) is str else format(shown, spec)
-
-    def __hash__(self) -> int:
-        if self.value.type.shape or not isinstance(_peek(self), np.generic | float):
-            return object.__hash__(self)
-        return hash(_peek(self))
 
     def __getattr__(self, name: str) -> Any:
         found = PROPERTIES.get(name)
@@ -382,14 +381,38 @@ class Proxy(Handle):
         raise _conversion(self, "a pickle")
 
 
+def _named(x: Proxy) -> str:
+    name = f"{x.value.hint}: " if x.value.hint else ""
+    return f"<traced {name}{x.value.type!r}>"
+
+
+def _in_text(x: Proxy) -> Any:
+    """The integer that a text is made of, guarded; None for any other value.
+
+    For `"layer" + str(n)` is a key.
+    """
+    session: Session = x.builder.session  # type: ignore[attr-defined]
+    if ACTIVE.session is not session or session.values is None or DEPTH.bodies:
+        return None
+    t = x.value.type
+    value = current(x)
+    if t.shape or t.kind not in "iub" or session.is_concrete(value):
+        return None
+    number = session.demand.settled(value, _conversion(x, "a text"))
+    return number if t.weak else t.dtype.type(number)
+
+
 def _shown(x: Proxy) -> Any:
     """What to print of a proxy: its value in the call, if there is one."""
     session: Session = x.builder.session  # type: ignore[attr-defined]
     if ACTIVE.session is not session:
-        return repr(x)
+        return _named(x)
     if session.is_concrete(current(x)):
         return _data(x)
-    return session.demand.shown(current(x), repr(x))
+    number = _in_text(x)
+    if number is not None:
+        return number
+    return session.demand.shown(current(x), _named(x))
 
 
 class Method:
@@ -475,13 +498,6 @@ def _place(x: Handle) -> Location | None:
     return session.place() if ACTIVE.session is session else None
 
 
-def _peek(x: Proxy) -> Any:
-    """The data of a constant scalar, or None."""
-    session = x.builder.session  # type: ignore[attr-defined]
-    value = x.value
-    return session.compute(value) if session.is_concrete(value) else None
-
-
 def _data(x: Proxy, wanted: str = "a number") -> Any:
     """The data of a proxy that depends on constants only.
 
@@ -501,6 +517,7 @@ _CONVERSIONS = {
     "a Python int": "int()",
     "a Python complex": "complex()",
     "a pickle": "pickle.dumps()",
+    "a key": "hash()",
 }
 
 
@@ -555,7 +572,7 @@ for _name in _SYMBOLS:
         _stem = _name.strip("_")
         setattr(Proxy, f"__r{_stem}__", _reflected(_name))
         setattr(Proxy, f"__i{_stem}__", _in_place(_name))
-Proxy.__hash__ = _hashed  # type: ignore[method-assign]
+Proxy.__hash__ = _hashed  # type: ignore[method-assign, assignment]
 
 
 def record_call(op: Op, args: tuple, attrs: dict[str, Any]) -> Any:

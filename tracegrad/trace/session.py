@@ -399,7 +399,9 @@ class Session:
         if self.is_concrete(value):
             return kind(self.ask(value))
         if self.values is not None:
-            self._restart_if_static(value)
+            self.restart_if_static(value)
+            if kind is bool and (known := self.demand.implied(value)) is not None:
+                return known
         if self.fork is not None and kind is bool:
             return self.fork(value)
         if self.joins.how == "ask" and kind is bool:
@@ -408,7 +410,7 @@ class Session:
             raise error.locate(None, self.place())
         return self.demand.decide(value, kind)
 
-    def _restart_if_static(self, value: Value) -> None:
+    def restart_if_static(self, value: Value) -> None:
         """Start again if a value depends on nothing but what may be static.
 
         Raises:

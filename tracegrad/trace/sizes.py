@@ -18,6 +18,7 @@ from tracegrad.errors import ControlFlowError
 from tracegrad.ir import dims
 from tracegrad.ir.types import Dim
 from tracegrad.ops.create import dim
+from tracegrad.trace.buffers import DEPTH
 from tracegrad.trace.session import ACTIVE, Restart, Session, leaked
 
 
@@ -106,13 +107,21 @@ class Size:
         return int
 
     def __repr__(self) -> str:
-        return str(self.dim)
+        return str(self._in_text())
 
     def __format__(self, spec: str) -> str:
-        return format(str(self.dim), spec)
+        return format(self._in_text(), spec)
 
     def __hash__(self) -> int:
-        return hash(self.dim)
+        # What is found in a dict or a set depends on the number.
+        return hash(self.__index__())
+
+    def _in_text(self) -> int | str:
+        """The number that a text is made of; the name where there is no number."""
+        session = self.session
+        if ACTIVE.session is not session or session.values is None or DEPTH.bodies:
+            return str(self.dim)
+        return self.__index__()
 
     def number(self) -> Any:
         """The size as a number in the graph."""

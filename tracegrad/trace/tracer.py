@@ -32,6 +32,7 @@ from tracegrad.trace.guards import (
     content_guard,
 )
 from tracegrad.trace.interpose import (
+    CACHED,
     floated,
     has_attribute,
     is_swapped,
@@ -248,6 +249,8 @@ def _called(
     session: Session, watch: Watch, function: Callable, given: list, named: dict
 ) -> Tree:
     """What the function returns."""
+    if type(function) is CACHED:
+        function = function.__wrapped__
     if session.joining:
         function = staged(function)
     try:
