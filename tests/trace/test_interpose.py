@@ -317,3 +317,98 @@ def test_type_is_left_alone_where_no_stand_in_does(use, monkeypatch):
     made = helper(text, monkeypatch)
     assert tg.grad(made.f)(3.0) == 6.0
     assert all(found is builtins.type for found in made.seen)
+
+
+# ---------------------------------------------------------------- imports in functions
+def exp_inside(x):
+    from math import exp
+
+    return exp(x[0]) * np.sum(x)
+
+
+def math_inside(x):
+    import math as m
+
+    return m.sin(x[0]) * x[1]
+
+
+def numpy_inside(x):
+    import numpy
+    from numpy import array
+
+    return numpy.sum(numpy.array([x[0], x[1]]) * array([x[1], x[2]]))
+
+
+def solve_inside(x):
+    import scipy.linalg as dense
+    from scipy.linalg import solve
+
+    a = 2.0 * np.eye(3) + 0.5
+    return np.sum(solve(a, x) ** 2) + np.sum(dense.solve(a, x**2))
+
+
+def density_inside(x):
+    from scipy.stats import norm
+
+    return np.sum(norm.pdf(x))
+
+
+def other_inside(x):
+    import string
+    import xml.etree.ElementTree as tree
+
+    return np.sum(x**2) if string.digits and tree.Element("a").tag == "a" else 0.0
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize(
+    "f",
+    [
+        *(exp_inside, math_inside, numpy_inside, solve_inside, density_inside),
+        other_inside,
+    ],
+)
+def test_imports_inside_of_functions(f, joins):
+    before = builtins.__import__
+    step = 1e-6 * np.eye(3)
+    slope = [(f(X + h) - f(X - h)) / 2e-6 for h in step]
+    got = tg.grad(f, joins=joins)(X)
+    np.testing.assert_allclose(got, slope, rtol=1e-7, atol=1e-8)
+    assert builtins.__import__ is before
+
+
+def test_an_import_that_fails_inside_of_a_function():
+    def f(x):
+        try:
+            import no_such_module_here
+        except ImportError:
+            return x * x
+        return no_such_module_here
+
+    before = builtins.__import__
+    assert tg.grad(f)(3.0) == 6.0
+    assert builtins.__import__ is before
+
+
+def test_a_hook_that_is_set_while_tracing_stays():
+    seen = []
+
+    def f(x):
+        ours = builtins.__import__
+
+        def theirs(name, *args, **kwargs):
+            seen.append(name)
+            return ours(name, *args, **kwargs)
+
+        builtins.__import__ = theirs
+        return x * x
+
+    before = builtins.__import__
+    try:
+        assert tg.grad(f)(3.0) == 6.0
+        assert builtins.__import__ is not before
+        np.testing.assert_allclose(tg.grad(exp_inside)(X)[1], np.exp(X[0]))
+        assert "math" in seen
+    finally:
+        builtins.__import__ = before
+    np.testing.assert_allclose(tg.grad(math_inside)(X)[1], np.sin(X[0]))

@@ -3,14 +3,18 @@
 NumPy's protocols do not see `np.zeros(n)`, `np.array([a, b])` or `math.exp(x)`.  So a
 module global of the user's that is NumPy, SciPy, `math`, or one of their functions is
 replaced for the time of a trace by a stand-in.  The libraries themselves are never
-touched: compiled code looks names up there and trusts what it finds.
+touched: compiled code looks names up there and trusts what it finds.  Imports inside of
+the user's functions give stand-ins too.
 
 A stand-in asks whether the calling thread is tracing; if not, it is the original.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
+import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -30,6 +34,7 @@ from tracegrad.trace.distributions import (
     module_of,
     stand_in_of,
 )
+from tracegrad.trace.frames import is_users
 from tracegrad.trace.numpy_api import (
     accepted,
     call_function,
@@ -403,6 +408,47 @@ class swapping:
                     if entry.space.get(name) is made:
                         del entry.space[name]
             self.done.clear()
+
+
+class importing:
+    """Context: `from math import exp` inside of a user's function gives a stand-in.
+
+    The one thing that is swapped outside of the user's modules, as functions look
+    `__import__` up in the builtins that they were made with.  For imports of others,
+    and those at the top of a module, it does what the original does.
+    """
+
+    _count: ClassVar[int] = 0
+    _original: ClassVar[Any] = None
+    _wrapped: ClassVar[bool] = False
+
+    def __enter__(self) -> None:
+        with _LOCK:
+            found = builtins.__import__
+            wrapped = importing._wrapped and found is not importing._original
+            if not importing._count and found is not _imported and not wrapped:
+                importing._original = found
+                builtins.__import__ = _imported
+            importing._count += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with _LOCK:
+            importing._count -= 1
+            if importing._count:
+                return
+            # Somebody else may have put theirs there meanwhile, which calls ours.
+            importing._wrapped = builtins.__import__ is not _imported
+            if not importing._wrapped:
+                builtins.__import__ = importing._original
+
+
+def _imported(*args: Any, **kwargs: Any) -> Any:
+    module = importing._original(*args, **kwargs)
+    if ACTIVE.session is None:
+        return module
+    code = sys._getframe(1).f_code
+    inside = code.co_flags & inspect.CO_NEWLOCALS and is_users(code.co_filename)
+    return stand_in(module) if inside else module
 
 
 class swapping_reads:

@@ -35,6 +35,7 @@ from tracegrad.trace.interpose import (
     CACHED,
     floated,
     has_attribute,
+    importing,
     is_swapped,
     original_of,
     sized,
@@ -183,6 +184,7 @@ def _stand_ins(spaces: list[dict[str, Any]], captures: Captures) -> Iterator[Non
         swapping(asking[0], {"type": typed}),
         swapping(asking[1], {"hasattr": has_attribute}),
         swapping_reads(reads),
+        importing(),
     ):
         yield
 
