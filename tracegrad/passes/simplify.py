@@ -14,7 +14,7 @@ from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.index import ARRAY
 from tracegrad.ir.types import is_scalar_literal
 from tracegrad.ops import elementwise as arithmetic
-from tracegrad.ops.create import arange, size, zeros, zeros_like
+from tracegrad.ops.create import arange, dim, size, zeros, zeros_like
 from tracegrad.ops.define import OPS, Op
 from tracegrad.ops.elementary import exp
 from tracegrad.ops.index import getitem
@@ -333,7 +333,7 @@ def _numbers_first(r: Rewriter, a: Value, b: Value) -> Any:
 
 def _is_count(r: Rewriter, v: Value) -> bool:
     """Whether `v` is a number of elements, which may cancel another one."""
-    return v in r.made_by and r.made_by[v].op is size
+    return v in r.made_by and r.made_by[v].op in (size, dim)
 
 
 @rewrites(multiply, last=True)

@@ -4,9 +4,7 @@ import numpy as np
 
 
 def linear_regression_hessian(w, b, x, y):
-    m = x.shape[0]
-    t_d_residual = 2.0 / m * x.T  # models.py:18
+    t_d_residual = 2.0 / x.shape[0] * x.T  # models.py:18
     hessian_w_b = t_d_residual.sum(axis=1)
-    hessian_w_w = t_d_residual @ x
-    hessian_b_b = 2.0 * (m / m)  # models.py:17
-    return (hessian_w_w, hessian_w_b), (hessian_w_b.copy(), hessian_b_b)
+    hessian_w_w = t_d_residual @ x  # models.py:17
+    return (hessian_w_w, hessian_w_b), (hessian_w_b.copy(), 2.0)
