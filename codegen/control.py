@@ -128,6 +128,13 @@ class ControlLowering(Lowering):
         target = ast.Name(variable, ast.Store())
         self.emit(ast.Assign([target], value, lineno=0), node)
 
+    def assign_at_once(self, pairs: Sequence[tuple[str, ast.expr]], node: Node) -> None:
+        """Add `a, b = …`, whose values are made before either variable changes."""
+        targets: list[ast.expr] = [ast.Name(t, ast.Store()) for t, _ in pairs]
+        values = ast.Tuple([value for _, value in pairs], ast.Load())
+        target = ast.Tuple(targets, ast.Store())
+        self.emit(ast.Assign([target], values, lineno=0), node)
+
     def known_name(self, v: Value) -> str | None:
         """What cotangents of `v` are named after."""
         return self._stem(v)
@@ -385,12 +392,24 @@ class _Writer:
     def _starts(self) -> None:
         lower, node = self.lower, self.node
         at = lower.plan.producer[node.outputs[0]]
+        pairs: list[tuple[str, ast.expr]] = []
         for k, (start, variable) in enumerate(
             zip(self.loop.starts, self.carries, strict=True)
         ):
             value = lower.expression(start)
             if (at, k) in lower.plan.copied_starts:
                 value = ast.Call(ast.Attribute(value, "copy", ast.Load()), [], [])
+            pairs.append((variable, value))
+        bound: set[str] = set()
+        for variable, value in pairs:
+            if isinstance(value, ast.Name) and value.id == variable:
+                continue
+            if not bound.isdisjoint(_names_in(value)):
+                # It must not see the first value of another carry.
+                lower.assign_at_once(pairs, node)
+                return
+            bound.add(variable)
+        for variable, value in pairs:
             lower.assign(variable, value, node)
 
     def _lists(self) -> list[tuple[str, Value, int, Value | None]]:
@@ -480,10 +499,7 @@ class _Writer:
         if len(left) == 1:
             inner.assign(*left[0], node)
         elif left:
-            targets: list[ast.expr] = [ast.Name(t, ast.Store()) for t, _ in left]
-            pair = ast.Tuple([value for _, value in left], ast.Load())
-            target = ast.Tuple(targets, ast.Store())
-            inner.emit(ast.Assign([target], pair, lineno=0), node)
+            inner.assign_at_once(left, node)
         for variable, _, kind, _ in stacks:
             if kind != RESULT:
                 self._append(variable, name(self.carries[kind]))
@@ -574,3 +590,7 @@ class Counters:
         if key not in self._given:
             self._given[key] = namer.claim(wanted)
         return self._given[key]
+
+
+def _names_in(tree: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

@@ -247,11 +247,14 @@ def _rebind(graph: Graph, plan: Plan, body: Body) -> dict[Value, int]:
 
 
 def _in_its_variable(param: Value, end: Value, graph: Graph, plan: Plan) -> list[Value]:
-    """What the variable of a carry holds, update by update, before it holds `end`."""
+    """What the variable of a carry holds, or may, before it holds `end`."""
     found = [param]
     for i, node in enumerate(graph.nodes):
         out: Value | None = None
-        if i in plan.in_place and i not in plan.copied and node.inputs[0] in found:
+        if node.op is cond:
+            kept = {k for r in node.regions for k in _as_found(node, r, found)}
+            found += [node.outputs[k] for k in kept if node.outputs[k] is not end]
+        elif i in plan.in_place and i not in plan.copied and node.inputs[0] in found:
             out = node.out
         elif is_loop(node):
             loop = Loop.of(node)
@@ -260,6 +263,16 @@ def _in_its_variable(param: Value, end: Value, graph: Graph, plan: Plan) -> list
         if out is not None and out is not end:
             found.append(out)
     return found
+
+
+def _as_found(node: Node, region: Graph, found: Sequence[Value]) -> list[int]:
+    """The outputs of a branch that an arm gives as it found them, of these values.
+
+    Such an output may have the variable of what it was.
+    """
+    pairs = zip(region.params, node.inputs[1:], strict=True)
+    params = {param for param, v in pairs if v in found}
+    return [k for k, v in enumerate(region.results) if v in params]
 
 
 def last_named(v: Value, graph: Graph, plan: Plan, deep: bool = False) -> int:
