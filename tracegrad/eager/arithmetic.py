@@ -21,6 +21,12 @@ from tracegrad.eager.inplace import (
 from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import extras_of
 from tracegrad.eager.numeric import OUT
+from tracegrad.eager.refusals import (
+    check_number,
+    refuse_bool,
+    refuse_bool_minus,
+    refuse_division,
+)
 from tracegrad.eager.registry import (
     in_place_op,
     named,
@@ -62,6 +68,16 @@ op_function(
 )
 
 
+for _op, _refusal in (
+    (elementwise.subtract, refuse_bool_minus),
+    (elementwise.negative, refuse_bool_minus),
+    (elementwise.floor_divide, refuse_division("div_floor_cpu")),
+    (elementwise.remainder, refuse_division("remainder_cpu")),
+    (elementwise.fmod, refuse_division("fmod_cpu")),
+):
+    entry_of(_op).refuses = _refusal
+
+
 def _scaled(other: Any, alpha: Any) -> Any:
     return other if alpha == 1 else other * alpha
 
@@ -100,11 +116,25 @@ def div(
     """`input / other`, rounded to `"floor"` or `"trunc"` if asked."""
     if rounding_mode == "floor":
         result = entry_of(elementwise.floor_divide).eager(input, other)
+    elif rounding_mode == "trunc" and _whole(input) and _whole(other):
+        result = _cut_off(input, other)
     else:
         result = div_op.eager(input, other)
         if rounding_mode == "trunc":
             result = entry_of(select.trunc).eager(result)
     return result if out is None else write_out(out, result, "div")
+
+
+def _whole(x: Any) -> bool:
+    kind = x._data.dtype.kind if isinstance(x, Tensor) else np.asarray(x).dtype.kind
+    return kind in "iu"
+
+
+def _cut_off(input: Any, other: Any) -> Tensor:
+    """The quotient of integers without what is behind the point."""
+    lower = entry_of(elementwise.floor_divide).eager(input, other)
+    rest = entry_of(elementwise.remainder).eager(input, other)
+    return add_op.eager(lower, ((input < 0) ^ (other < 0)) & (rest != 0))
 
 
 @torch_function("rsub", methods=True)
@@ -140,12 +170,16 @@ op_function(select.maximum, "maximum", grad="MaximumBackward0")
 op_function(select.minimum, "minimum", grad="MinimumBackward0")
 
 
+_no_bool_powers = refuse_bool("pow")
+
+
 @torch_function("pow", methods=True, inplace=True)
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """`input` to the power `exponent`; one of them may be a number."""
     if not isinstance(input, Tensor):
         result = named(pow_op.reversed(exponent, input), "PowBackward2")
     elif isinstance(exponent, Tensor):
+        _no_bool_powers([input._data, exponent._data], [])
         result = pow_op.eager(input, exponent)
     else:
         if (
@@ -387,9 +421,25 @@ def zero_(self: Tensor) -> Tensor:
 
 @torch_function("fill_", methods=True)
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Set all elements to one number."""
+    """Set all elements to one number.
+
+    Raises:
+        TypeError: if it is none.
+        RuntimeError: PyTorch's messages, if it has axes or does not fit.
+    """
     if isinstance(value, Tensor):
+        if value._data.ndim:
+            raise RuntimeError(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value._data.ndim} dimensions."
+            )
         return in_place(self, lambda x, v: v.to(x.dtype).expand(x.shape), value)
+    if not isinstance(value, bool | int | float | complex | np.number | np.bool_):
+        raise TypeError(
+            "fill_() received an invalid combination of arguments - got "
+            f"({type(value).__name__}), but expected a number or a tensor"
+        )
+    check_number(value, self._data.dtype)
     return _filled(self, lambda x: wrap(np.full_like(x._data, value)), "FillBackward2")
 
 
@@ -401,8 +451,22 @@ def _filled(self: Tensor, function: Any, name: str) -> Tensor:
 
 
 @torch_function("copy_", methods=True, function=False)
-def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Set the elements to those of `src`, which is broadcast and converted."""
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Set the elements to those of `src`, which is broadcast and converted.
+
+    Raises:
+        TypeError: PyTorch's message, if `src` is neither a tensor nor a number.
+    """
+    if isinstance(src, bool | int | float | complex):
+        src = wrap(
+            np.asarray(src).real if isinstance(src, complex) else np.asarray(src)
+        )
+    if not isinstance(src, Tensor):
+        module = "numpy." if isinstance(src, np.ndarray) else ""
+        raise TypeError(
+            "copy_(): argument 'other' (position 1) must be Tensor, not "
+            f"{module}{type(src).__name__}"
+        )
     recording = check_allowed(self, (src,))
     check_partial(self._data, (src,))
     data = src._data

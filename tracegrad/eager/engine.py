@@ -80,6 +80,7 @@ class Entry:
         keeps: whether it is a ufunc of one dtype throughout.
         always: numbers of values that PyTorch saves for tensors, needed or not.
         reads: what a recorded rule reads in the place of the input, or None.
+        refuses: for integers and bools: raises for operands that PyTorch refuses.
     """
 
     def __init__(self, op: Op, real: Entry | None = None) -> None:
@@ -94,6 +95,7 @@ class Entry:
         self.floats = False
         self.always: tuple[int, ...] = ()
         self.reads: Callable | None = None
+        self.refuses: Callable[[list, list], None] | None = None
         self.rules = op.rules
         self.ready = False
 

@@ -22,6 +22,7 @@ from tracegrad.eager.inplace import (
 )
 from tracegrad.eager.modes import state
 from tracegrad.eager.nodes import ATTRS, META, Node
+from tracegrad.eager.refusals import check_value
 from tracegrad.eager.runtime import as_dtype, general, show
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.eager.versions import changed
@@ -64,13 +65,13 @@ def _plain_entry(entry: Any) -> Any:
             )
         if data.dtype == np.uint8:
             data = data.astype(bool)
-        return data.item() if not data.ndim and data.dtype.kind != "b" else data
+        return data if data.ndim else data.item()
     if isinstance(entry, slice):
         step = entry.step
         if step is not None and step.__index__() <= 0:
             raise ValueError("step must be greater than zero")
         return entry
-    if isinstance(entry, list):
+    if isinstance(entry, list | tuple):
         return np.array([_plain_entry(e) for e in entry], None if entry else np.int64)
     if isinstance(entry, range):
         return np.array(entry)
@@ -89,8 +90,10 @@ def _entries(x: Tensor, key: Any) -> tuple:
     Raises:
         IndexError: PyTorch's messages.
     """
-    entries = key if isinstance(key, tuple) else (key,)
-    entries = tuple([_plain_entry(e) for e in entries])
+    several = isinstance(key, tuple) or (
+        isinstance(key, list) and _stands_for_many(key)
+    )
+    entries = tuple([_plain_entry(e) for e in (key if several else (key,))])
     shape = x._data.shape
     used = [e for e in entries if e is not None and e is not Ellipsis]
     if not shape and any(isinstance(e, int) and not isinstance(e, bool) for e in used):
@@ -105,7 +108,15 @@ def _entries(x: Tensor, key: Any) -> tuple:
     return entries
 
 
+def _stands_for_many(key: list) -> bool:
+    """Whether PyTorch takes a list for a tuple, as `[[0, 1], [1, 2]]`."""
+    several = list | tuple | range | slice | Tensor | np.ndarray | type(Ellipsis)
+    return len(key) < 32 and any(e is None or isinstance(e, several) for e in key)
+
+
 def _axes_taken(entry: Any) -> int:
+    if isinstance(entry, bool):
+        return 0
     return entry.ndim if isinstance(entry, np.ndarray) and entry.dtype == bool else 1
 
 
@@ -131,6 +142,8 @@ def _check_ints(entries: tuple, shape: tuple) -> None:
             continue
         if e is Ellipsis:
             axis += len(shape) - taken
+            continue
+        if isinstance(e, bool):
             continue
         if isinstance(e, int | np.integer) and not -shape[axis] <= e < shape[axis]:
             raise IndexError(
@@ -199,10 +212,16 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 def _in_two_steps(x: Tensor, entries: tuple) -> tuple[tuple | None, tuple]:
     """Ints, slices and new axes first, then index arrays, as PyTorch does it.
 
-    NumPy counts an int beside an index array as an index array.
+    NumPy counts an int beside an index array as an index array.  A bool is a new axis
+    of which the one element is taken, or none.
     """
-    mixed = any(isinstance(e, np.ndarray) for e in entries) and any(
-        e is None or (isinstance(e, int | slice) and e != slice(None)) for e in entries
+    bools = any(isinstance(e, bool) for e in entries)
+    mixed = bools or (
+        any(isinstance(e, np.ndarray) for e in entries)
+        and any(
+            e is None or (isinstance(e, int | slice) and e != slice(None))
+            for e in entries
+        )
     )
     if not mixed:
         return None, entries
@@ -213,6 +232,9 @@ def _in_two_steps(x: Tensor, entries: tuple) -> tuple[tuple | None, tuple]:
         if isinstance(e, np.ndarray):
             first.extend([slice(None)] * _axes_taken(e))
             rest.append(e)
+        elif isinstance(e, bool):
+            first.append(None)
+            rest.append(np.zeros(int(e), np.int64))
         else:
             first.append(e)
             if not isinstance(e, int):
@@ -223,7 +245,7 @@ def _in_two_steps(x: Tensor, entries: tuple) -> tuple[tuple | None, tuple]:
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, with history."""
     entries = _entries(self, key)
-    if any(isinstance(e, np.ndarray) for e in entries):
+    if any(isinstance(e, np.ndarray | bool) for e in entries):
         check_allowed(self, (value,))
         if isinstance(value, Tensor):
             _check_put(self, value)
@@ -233,6 +255,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             return
     arrays, attrs = _subscript(self, entries)
     if not isinstance(value, Tensor):
+        check_value(value, self._data.dtype)
         value = wrap(as_dtype(np.asarray(value), self._data.dtype))
     if not arrays and state.grad and self._node is not None and self.is_leaf:
         raise RuntimeError(f"a view of {LEAF}")

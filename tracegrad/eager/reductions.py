@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype
+from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype, int64, uint8
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
 from tracegrad.eager.registry import axes_of, axis_of, torch_function, write_out
@@ -22,6 +22,13 @@ sum_op, mean_op = entry_of(reduce.sum), entry_of(reduce.mean)
 sum_op.title, mean_op.title = "SumBackward0", "MeanBackward0"
 
 
+def as_summed(x: Tensor, dtype: Any) -> Tensor:
+    """A tensor in the dtype in which its sums and products are: int64 for bytes."""
+    if dtype is not None:
+        return to(x, dtype)
+    return to(x, int64) if x._data.dtype.kind == "u" else x
+
+
 @torch_function("sum", methods=True)
 def sum(
     input: Tensor,
@@ -32,14 +39,15 @@ def sum(
     out: Tensor | None = None,
 ) -> Tensor:
     """The sum of all elements, or over `dim`."""
-    if dtype is not None:
-        input = to(input, dtype)
+    input = as_summed(input, dtype)
     if dim is None:
         result = sum_op.eager(input, axis=None, keepdims=keepdim)
     else:
         axis = axes_of(dim, input._data.ndim)
         result = sum_op.eager(input, axis=axis, keepdims=keepdim)
         named(result, "SumBackward1")
+    if dtype is not None:
+        result = to(result, dtype)
     return result if out is None else write_out(out, result, "sum")
 
 
@@ -145,7 +153,9 @@ _max_or_min("min", extreme.min, select.minimum)
 def _quantifier(name: str, op: Any) -> None:
     def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         axis = axes_of(dim, input._data.ndim)
-        return entry_of(op).eager(input, axis=axis, keepdims=keepdim)
+        made = entry_of(op).eager(input, axis=axis, keepdims=keepdim)
+        # Bytes were PyTorch's bools once.
+        return to(made, uint8) if input._data.dtype == np.uint8 else made
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Whether {name} of the elements are true."

@@ -189,6 +189,8 @@ def _compute_into(entry: Entry, data: np.ndarray, *others: np.ndarray) -> bool:
     ufunc = entry.prepare().run
     if not isinstance(ufunc, np.ufunc):
         return False
+    if entry.refuses is not None and data.dtype.kind not in "fc":
+        return False
     try:
         ufunc(data, *others, out=data)
     except (ValueError, TypeError):

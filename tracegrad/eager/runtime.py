@@ -427,12 +427,12 @@ def general(
         )
     if any(type(x) is np.ndarray and x.dtype.kind == "c" for x in arrays):
         entry = entry.for_complex()
-    given = arrays
+    given = operands = arrays
     if entry.elementwise is not None:
         operands = promoted(entry, arrays)
+        if entry.refuses is not None:
+            entry.refuses(arrays, operands)
         arrays = [a if type(a) is np.ndarray else o for a, o in zip(arrays, operands)]
-    else:
-        operands = arrays
     try:
         made = entry.run(*operands, **attrs)
     except (RuntimeWarning, ValueError) as error:

@@ -10,6 +10,7 @@ import numpy as np
 from tracegrad.eager.dtypes import SCALAR_TYPES, default, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
+from tracegrad.eager.reductions import as_summed
 from tracegrad.eager.registry import axes_of, axis_of, torch_function, write_out
 from tracegrad.eager.shapes import clone, to
 from tracegrad.eager.tensor import Tensor, wrap
@@ -170,11 +171,12 @@ def prod(
     out: Tensor | None = None,
 ) -> Tensor:
     """The product of all elements, or along `dim`; zeros do no harm."""
-    x = converted(input, dtype)
+    x = as_summed(input, dtype)
     axis = None if dim is None else axes_of(axis_of(dim, x._data.ndim), x._data.ndim)
     result = entry_of(reduce.prod).eager(x, axis=axis, keepdims=keepdim)
     name = "ProdBackward0" if dim is None else "ProdBackward1"
-    return finished(named(result, name), out, "prod")
+    result = converted(named(result, name), dtype)
+    return finished(result, out, "prod")
 
 
 def _running(name: str, op: Any) -> None:
@@ -183,13 +185,13 @@ def _running(name: str, op: Any) -> None:
     def function(
         input: Tensor, dim: int, *, dtype: Any = None, out: Tensor | None = None
     ) -> Tensor:
-        x = converted(input, dtype)
+        x = as_summed(input, dtype)
         axis = axis_of(dim, x._data.ndim)
         if x._data.ndim:
             result = entry.eager(x, axis=axis)
         else:
             result = named(clone(x), f"{name.title()}Backward0")
-        return finished(result, out, name)
+        return finished(converted(result, dtype), out, name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The running {name[3:]} along `dim`."
@@ -252,7 +254,7 @@ def trace(input: Tensor) -> Tensor:
         raise RuntimeError(
             f"trace: expected a matrix, but got tensor with dim {input._data.ndim}"
         )
-    return entry_of(diagonal.trace).eager(input)
+    return entry_of(diagonal.trace).eager(as_summed(input, None))
 
 
 @torch_function("count_nonzero", methods=True)
