@@ -365,3 +365,62 @@ def test_filling_without_recording_keeps_the_name():
         with t.no_grad():
             x.zero_()
         assert x.grad_fn.name() == "DivBackward0"
+
+
+WRITES_TWICE = {
+    "setitem": lambda t, y, i, x: y.__setitem__(i, x * 3),
+    "one value": lambda t, y, i, x: y.__setitem__(i, x[1] * 3),
+    "index_put": lambda t, y, i, x: y.index_put_((i,), x),
+    "index_copy": lambda t, y, i, x: y.index_copy_(0, i, x),
+    "scatter": lambda t, y, i, x: y.scatter_(0, i, x),
+    "index_fill": lambda t, y, i, x: y.index_fill_(0, i, 2.0),
+    "two axes": lambda t, y, i, x: y.view(2, 2).__setitem__((i * 0, i), x),
+    "rows": lambda t, y, i, x: y.view(2, 2).__setitem__(i, x[:2].clone()),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_TWICE)
+def test_each_value_written_to_one_place_has_its_gradient(name):
+    def program(t):
+        x = t.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        y = t.ones(4, requires_grad=True) * x[0]
+        WRITES_TWICE[name](t, y, t.tensor([1, 1, 0]), x)
+        (y * t.arange(1.0, 5.0)).sum().backward()
+        return x.grad
+
+    agree(program)
+
+
+DIAGONALS = {
+    "zero_": lambda t, x: x.diagonal().zero_(),
+    "mul_": lambda t, x: x.diagonal().mul_(3),
+    "add_": lambda t, x: t.linalg.diagonal(x).add_(t.arange(3.0)),
+    "fill_": lambda t, x: x.diagonal(1).fill_(7),
+    "setitem": lambda t, x: x.diagonal().__setitem__(..., 4),
+    "part": lambda t, x: x.diagonal()[1:].mul_(2),
+    "copy_": lambda t, x: x.diagonal().copy_(t.arange(3.0)),
+    "axes": lambda t, x: x.view(3, 3, 1).diagonal(0, 1, 0).exp_(),
+    "numpy": lambda t, x: x.detach().diagonal().numpy().__setitem__(0, 9),
+}
+
+
+@pytest.mark.parametrize("name", DIAGONALS)
+@pytest.mark.parametrize("mode", ["plain", "leaf", "recorded"])
+def test_diagonals_are_written_to(name, mode):
+    def program(t):
+        x = t.arange(1.0, 10.0).reshape(3, 3)
+        if mode == "plain":
+            DIAGONALS[name](t, x)
+            return x
+        x.requires_grad_()
+        if mode == "leaf":
+            with t.no_grad():
+                DIAGONALS[name](t, x)
+            (x**2).sum().backward()
+            return x, x.grad
+        y = x * 2
+        DIAGONALS[name](t, y)
+        (y**2).sum().backward()
+        return y, x.grad
+
+    agree(program)

@@ -327,3 +327,59 @@ def test_loop():
     text = str(y.sum().source())
     assert "for " in text and len(text.splitlines()) < 40
     assert agrees(y.sum(), 1e-5)
+
+
+first_weight = ours.tensor([1.0, 2.0], requires_grad=True)
+second_weight = ours.tensor([3.0, 4.0], requires_grad=True)
+
+
+def train_step(pairs):
+    x = ours.tensor([1.0, 2.0])
+    for p in [first_weight, second_weight]:
+        p.grad = None
+    for _, q in pairs:
+        q.grad = None
+    loss = (x * first_weight * second_weight).sum()
+    return loss.source()
+
+
+def step_of(w, x):
+    for v in [w]:
+        v.grad = None
+    return (v * x).sum().source()
+
+
+def test_variables_of_loops_name_nothing_that_has_another_name():
+    made = str(train_step([("a", first_weight), ("b", second_weight)]))
+    assert "(first_weight, x, second_weight)" in made
+    held = ours.tensor([1.0, 2.0], requires_grad=True)
+    assert "_value_and_grad(w, x)" in str(step_of(held, ours.ones(2)))
+    for x, y in [(ours.ones(2), ours.zeros(2))]:
+        assert "_value_and_grad(held, x, y)" in str((held * x + y).sum().source())
+    for only in [ours.ones(2, requires_grad=True)]:
+        only.grad = None
+    assert "_value_and_grad(only)" in str(only.sum().source())
+
+
+HOOKS = {
+    "tensor": lambda x, y: y.register_hook(lambda g: g * 100),
+    "leaf": lambda x, y: x.register_hook(lambda g: g * 100),
+    "function": lambda x, y: y.grad_fn.register_hook(lambda gi, go: None),
+    "before": lambda x, y: y.grad_fn.register_prehook(lambda go: None),
+}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_hooks_are_refused(kind, tmp_path):
+    x = ours.ones(2, requires_grad=True)
+    y = x * 2
+    handle = HOOKS[kind](x, y)
+    loss = (y * y).sum()
+    for call in (loss.source, lambda: loss.save_source(tmp_path / "a.py")):
+        with pytest.raises(UnsupportedError, match="has a hook") as caught:
+            call()
+        assert "remove()" in str(caught.value)
+    handle.remove()
+    assert "d_x" in str(loss.source())
+    x.register_post_accumulate_grad_hook(lambda leaf: None)  # gradients are as before
+    assert "d_x" in str(loss.source())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.ir.index import fill
-from tracegrad.ops import index, product, reduce, shape
+from tracegrad.ops import diagonal, index, product, reduce, shape
 from tracegrad.ops.define import Op
 
 f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
@@ -48,6 +48,13 @@ def _expand(x: Any, *, shape: tuple) -> Any:
         # PyTorch lets one write to a single element of an expanded tensor; `inplace`
         # refuses where several would change.
         made.flags.writeable = True
+    return made
+
+
+def _diagonal(x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    made = x.diagonal(offset, axis1, axis2)
+    if x.flags.writeable:
+        made.flags.writeable = True  # as in PyTorch; NumPy gives a view to read
     return made
 
 
@@ -108,6 +115,7 @@ _LEFT, _RIGHT = product.matmul.rules or (None, None)
 
 # Op -> what computes it, forward and in rules.
 BODIES: dict[Op, Callable] = {
+    diagonal.diagonal: _diagonal,
     reduce.sum: _sum,
     reduce.mean: _mean,
     index.getitem: _getitem,

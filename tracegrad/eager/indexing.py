@@ -269,7 +269,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         view = general(getitem_op, (self,), attrs)
         view.copy_(_without_leading_ones(value, view._data.ndim))
         return
-    attrs["unique"] = index.names_once(self._data, arrays)
+    # Named twice or not: PyTorch hands each value the cotangent of its place.
+    attrs["unique"] = True
     in_place(self, lambda x, v: general(setitem_op, (x, v, *arrays), attrs), value)
 
 

@@ -55,6 +55,7 @@ def look_around() -> Found:
     found = Found()
     frame: types.FrameType | None = sys._getframe(1)
     seen: set[int] = set()
+    last: list[tuple[str, Tensor, Chain]] = []
     while frame is not None:
         if is_users(frame.f_code.co_filename):
             code = frame.f_code
@@ -63,36 +64,51 @@ def look_around() -> Found:
                 found.function = Location(
                     code.co_filename, first, function=code.co_name
                 )
-            _look_in(frame, found, seen)
+            last.extend(_look_in(frame, found, seen))
         frame = frame.f_back
+    for key, x, at in last:
+        _enter(found, key, x, at)
     return found
 
 
-def _look_in(frame: types.FrameType, found: Found, seen: set[int]) -> None:
+def _look_in(
+    frame: types.FrameType, found: Found, seen: set[int]
+) -> list[tuple[str, Tensor, Chain]]:
+    """Enter what a frame says; the variables of its loops, for lack of another name."""
+    late: list[tuple[str, Tensor, Chain]] = []
     lines = _lines_of(frame)
     names = names_of(frame.f_code.co_filename, frame.f_globals)
     first, last = _extent(frame.f_code)
     loops = names.loops.items()
     passing = {name for (line, *_), name in loops if first <= line <= last}
+    for (start, _, end, _), several in names.unrolled.items():
+        # Of the parts of an element, if the loop is over.
+        if first <= start <= last and not start <= frame.f_lineno <= (end or start):
+            passing.update(several)
     scopes = [frame.f_locals]
     if frame.f_globals is not frame.f_locals:
         scopes.append(frame.f_globals)
+    kept: list[tuple[str, Any]] = []
     for number, scope in enumerate(scopes):
         # What a tensor is called itself counts for more than where it is kept.
         # Tools put variables that are no names into a frame.
-        named = [(k, x) for k, x in scope.items() if k.isidentifier()]
-        direct = [(k, x) for k, x in named if isinstance(x, Tensor)]
-        held = [(k, x) for k, x in named if not isinstance(x, Tensor)]
-        for key, x in direct:
-            if key not in passing:
-                _enter(found, key, x, () if number else lines.get(key, ()))
-        for key, x in held:
-            if not key.startswith("__"):
-                for name, tensor in _inside(key, "", x, seen, _DEPTH):
-                    _enter(found, name, tensor, ())
-        for key, x in direct:
-            # The variable of a loop, if nothing else holds the tensor.
-            _enter(found, key, x, () if number else lines.get(key, ()))
+        for key, x in scope.items():
+            if not key.isidentifier():
+                continue
+            if not isinstance(x, Tensor):
+                kept.append((key, x))
+                continue
+            at = () if number else lines.get(key, ())
+            if key in passing:
+                # The variable of a loop, if nothing else holds the tensor.
+                late.append((key, x, at))
+            else:
+                _enter(found, key, x, at)
+    for key, x in kept:
+        if not key.startswith("__"):
+            for name, tensor in _inside(key, "", x, seen, _DEPTH):
+                _enter(found, name, tensor, ())
+    return late
 
 
 def _enter(found: Found, name: str, tensor: Tensor, at: Chain) -> None:

@@ -176,7 +176,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def _into(
     entry: Any, x: Tensor, src: Any, arrays: tuple, attrs: dict, name: str
 ) -> Tensor:
-    attrs["unique"] = index.names_once(x._data, arrays)
+    # Written to a place twice, each value gets its cotangent in PyTorch.
+    attrs["unique"] = entry is setitem_op or index.names_once(x._data, arrays)
     return named(general(entry, (x, src, *arrays), attrs), name)
 
 

@@ -99,6 +99,7 @@ class _Reader:
         for seq in sorted(nodes):
             node, self.seq = nodes[seq], seq
             self.builder.at, hint = _place(node)
+            self._refuse_hooks(node)
             made = self._step(node)
             extras = node[EXTRAS]
             if extras is not None and extras.written is not None:
@@ -108,8 +109,22 @@ class _Reader:
                 made.value.hint, made.value.user = hint, True
         tape.made = {s: r.value for s, r in self.refs.items() if isinstance(r, Ref)}
 
+    def _refuse_hooks(self, node: Node) -> None:
+        extras = node[EXTRAS]
+        if extras is None or not (
+            extras.tensor_hooks or extras.node_hooks or extras.node_prehooks
+        ):
+            return
+        raise UnsupportedError(
+            f"{name_of(node)} has a hook, which may change the gradient",
+            op="source",
+            at=self.builder.at[-1] if self.builder.at else None,
+            fix="take the hook away: its handle has a method remove()",
+        )
+
     # --------------------------------------------------------------------- operands
     def _leaf(self, node: Node) -> Ref:
+        self._refuse_hooks(node)
         leaf = node[ATTRS]()
         shape, dtype = node[META]
         if leaf is not None:

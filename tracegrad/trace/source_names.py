@@ -29,15 +29,17 @@ class Names:
     Attributes:
         assigned: position of an expression -> name that it is assigned to.
         loops: position of an iterable -> name of the loop variable.
+        unrolled: position of a loop -> names of its variables, if there are several.
         returned: positions of expressions that are returned.
         unpacked: (line of a function, parameter) -> the names that it is unpacked to.
     """
 
-    __slots__ = ("assigned", "loops", "returned", "unpacked")
+    __slots__ = ("assigned", "loops", "returned", "unpacked", "unrolled")
 
     def __init__(self, tree: ast.AST | None = None) -> None:
         self.assigned: dict[Position, Hint] = {}
         self.loops: dict[Position, str] = {}
+        self.unrolled: dict[Position, set[str]] = {}
         self.returned: set[Position] = set()
         self.unpacked: dict[tuple[int, str], tuple[str | None, ...]] = {}
         for node in ast.walk(tree) if tree is not None else ():
@@ -56,6 +58,9 @@ class Names:
             case ast.For(target=ast.Name(id=name), iter=iterable):
                 # Older interpreters give the step of a loop the place of all of it.
                 self.loops[position(iterable)] = self.loops[position(node)] = name
+            case ast.For(target=target):
+                parts = [p.id for p in ast.walk(target) if isinstance(p, ast.Name)]
+                self.unrolled[position(node)] = set(parts)
             case (
                 ast.ListComp(generators=[loop])
                 | ast.SetComp(generators=[loop])
