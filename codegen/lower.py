@@ -33,6 +33,7 @@ from tracegrad.ir.location import Chain
 from tracegrad.ops.call import call
 from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
+from tracegrad.ops.index import getitem
 from tracegrad.ops.infer import same_type_input
 from tracegrad.ops.outside import Outside, helper_of
 
@@ -209,7 +210,12 @@ class Lowering:
     def _operand(self, v: Value, node: Node) -> ast.expr:
         if isinstance(v, Const) and isinstance(v.value, np.generic):
             return self._numpy_scalar(v, node)
-        return self.expression(v)
+        made = self.expression(v)
+        if self.context.backend.name == "jax" and _is_row_of_constant(v, node):
+            # A NumPy array refuses a traced index.
+            library = name(self.context.backend.alias)
+            return ast.Call(ast.Attribute(library, "asarray", ast.Load()), [made], [])
+        return made
 
     def _numpy_scalar(self, v: Const, node: Node) -> ast.expr:
         """A NumPy scalar, as a plain number wherever that gives the same dtype."""
@@ -480,6 +486,12 @@ class Lowering:
             if v in self.variables:
                 return f"{self.variables[v]}_pre"
         return None
+
+
+def _is_row_of_constant(v: Value, node: Node) -> bool:
+    if node.op is not getitem or not isinstance(v, Const) or v is not node.inputs[0]:
+        return False
+    return any(not isinstance(u, Const) for u in node.inputs[1:])
 
 
 class Constants:

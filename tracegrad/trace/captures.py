@@ -33,6 +33,7 @@ GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum), type)
 _MAX_READS = 2000
+_SMALL = 1024  # bytes of an array that is compared
 
 
 class Read:
@@ -98,6 +99,7 @@ class Captures:
         reads: in order of discovery.
         arrays: id -> (name, array) of the arrays among them, those in containers too.
         generators: random generators among them.
+        rows: id of each array that a row was read of.
         libraries: modules of others in cells, which are not guarded.
     """
 
@@ -106,6 +108,8 @@ class Captures:
         self.arrays: dict[int, tuple[str, np.ndarray]] = {}
         self.generators: dict[int, Any] = {}
         self.names: set[str] = set()
+        self.rows: set[int] = set()
+        self._sharing: tuple[int, dict[int, list[np.ndarray]]] = 0, {}
         self.libraries: list[Read] = []
         self._codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}
         self._functions: dict[int, Any] = {}
@@ -179,6 +183,46 @@ class Captures:
                     self._read("attribute", obj, name, value)
                     return self.arrays.get(id(x))
         return None
+
+    def base_of(self, x: np.ndarray) -> np.ndarray | None:
+        """The captured array whose memory `x` is, which is then no copy of it."""
+        base: Any = x
+        while isinstance(base, np.ndarray):
+            if id(base) in self.arrays:
+                return base
+            base = base.base
+        return None
+
+    def row(self, x: Any) -> tuple[np.ndarray, int] | None:
+        """The captured array and the index where `x` is a row of floats: `base[t]`.
+
+        Recorded so, the rows that a loop reads are one slice.  Rows of ints are none:
+        they may be indices, which are better constants.
+        """
+        if type(x) is not np.ndarray or x.base is None or not x.ndim or not x.size:
+            return None
+        if x.dtype.kind not in "fc" or id(x) in self.arrays:
+            return None
+        if self._sharing[0] != len(self.arrays):
+            # By owner: NumPy gives a view of a view the first one's base.
+            sharing: dict[int, list[np.ndarray]] = {}
+            for _, base in self.arrays.values():
+                sharing.setdefault(id(_owner(base)), []).append(base)
+            self._sharing = len(self.arrays), sharing
+        for base in self._sharing[1].get(id(_owner(x)), ()):
+            t = _row_in(base, x)
+            if t is not None:
+                self.rows.add(id(base))
+                return base, t
+        return None
+
+    def content(self, x: np.ndarray) -> tuple | None:
+        """What is equal for small arrays that are the same; None if they may change."""
+        if x.base is not None or x.nbytes > _SMALL or x.dtype.hasobject:
+            return None
+        if self.find_array(x) is not None:
+            return None
+        return x.dtype, x.shape, x.strides, x.tobytes()
 
     def _settle(self) -> None:
         # Code found late may name attributes of objects found early.
@@ -295,6 +339,23 @@ class Captures:
         if type(found) in SCALARS or isinstance(found, np.ndarray):
             # Read from the object, which may get an attribute of its own.
             self._read("attribute", obj, name, found)
+
+
+def _owner(x: np.ndarray) -> np.ndarray:
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+def _row_in(base: np.ndarray, x: np.ndarray) -> int | None:
+    """The index with which `base[t]` is the memory of `x`."""
+    if type(base) is not np.ndarray or not base.ndim or base.dtype != x.dtype:
+        return None
+    step = base.strides[0]
+    if (base.shape[1:], base.strides[1:]) != (x.shape, x.strides) or not step:
+        return None
+    t, rest = divmod(x.ctypes.data - base.ctypes.data, step)
+    return t if not rest and 0 <= t < len(base) else None
 
 
 def _arrays_in(value: Any, depth: int = 6) -> Iterator[np.ndarray]:

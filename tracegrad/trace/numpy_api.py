@@ -360,7 +360,7 @@ def _operand(x: Any, session: Session) -> Any:
     if isinstance(x, Ref):
         return x
     # A number or an array: recorded, so that `np.log(2.0)` prints as it is written.
-    return Ref(session.constant(x), session.builder)
+    return Ref(session.builder.lift(x), session.builder)
 
 
 def _check_kwargs(session: Session, name: str, kwargs: dict[str, Any]) -> None:

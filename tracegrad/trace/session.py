@@ -30,6 +30,7 @@ from tracegrad.ir.types import Dim, Size, is_scalar_literal
 from tracegrad.ops.create import dim
 from tracegrad.ops.define import HANDLERS, OPERATORS, Op
 from tracegrad.ops.evaluate import run_nodes
+from tracegrad.ops.index import getitem
 from tracegrad.ops.infer import COUNT, shape_text
 from tracegrad.ops.masks import true_count
 from tracegrad.ops.record import Builder, Ref
@@ -158,6 +159,9 @@ class TraceBuilder(Builder):
             return x.value
         if isinstance(x, Dim):
             return self.record(dim, (), {"size": x}).value
+        row = self.session.captures.row(x)
+        if row is not None:
+            return self.record(getitem, row[:1], {"index": row[1:], "counts": ()}).value
         return self.session.constant(x)
 
     def append(self, node: Node) -> None:
@@ -196,7 +200,7 @@ class Session:
         asked: captured arrays whose content decided something while tracing.
         captures: what the function can read besides its arguments.
         numbers: id of a captured float -> (name, float).
-        constants: id of an array -> its constant, so that each occurs once.
+        constants: by the id of an array, or the content of a small one made here.
         locator: finds the user's line.
         array: makes the user's handle for (value, session).
         soft: parameters that become static rather than guarded.
@@ -237,7 +241,7 @@ class Session:
             for read in captures.reads.values()
             if isinstance(read.value, float | complex | np.generic)
         }
-        self.constants: dict[int, Const] = {}
+        self.constants: dict[Any, Const] = {}
         self.derived_scalar = False
         self.narrow = any(
             dtype.char in "efF"
@@ -300,18 +304,9 @@ class Session:
         if captured is not None:
             made = Const(x, captured[0] or None)
         else:
-            made = Const(x, derived=self.captured_base(x) is None)
+            made = Const(x, derived=self.captures.base_of(x) is None)
         self.constants[id(x)] = made
         return made
-
-    def captured_base(self, x: np.ndarray) -> np.ndarray | None:
-        """The captured array whose memory `x` is, which is then no copy of it."""
-        base: Any = x
-        while isinstance(base, np.ndarray):
-            if id(base) in self.captures.arrays:
-                return base
-            base = base.base
-        return None
 
     def note_content(self, x: np.ndarray) -> None:
         """What was traced depends on the numbers in an array, not just on which it is.
@@ -319,7 +314,7 @@ class Session:
         They are then guarded; for an array computed from others, those of all captured
         arrays are.
         """
-        base = self.captured_base(x)
+        base = self.captures.base_of(x)
         if base is not None:
             self.asked[id(base)] = base
         elif id(x) not in self.constants or self.constants[id(x)].derived:
@@ -330,9 +325,16 @@ class Session:
         return self.derived_scalar or any(c.derived for c in self.constants.values())
 
     def made_here(self, data: Any) -> Const:
-        """The constant of an array that a NumPy call in the function made."""
-        made = Const(data)
-        self.constants[id(data)] = made
+        """The constant of an array that a NumPy call in the function made.
+
+        Equal small ones are one: each turn of a loop makes `np.array([0.5, 0.25])`.
+        """
+        key = None if id(data) in self.constants else self.captures.content(data)
+        if key in self.constants:
+            return self.constants[key]
+        made = self.constants[id(data)] = Const(data)
+        if key is not None:
+            self.constants[key] = made
         return made
 
     def is_concrete(self, value: Value) -> bool:

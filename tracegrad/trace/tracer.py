@@ -299,8 +299,10 @@ def _guards(session: Session) -> list[Guard]:
     guard = captures_guard(changed_reads(captures)[0])
     found = [] if guard is None else [guard]
     for x, directly in captures.deciders():
-        # One that is computed with shows in the graph what it is for.
-        if directly or id(x) not in session.constants:
+        # One that is computed with shows in the graph what it is for; of one that is
+        # read row by row, other rows may be for something else.
+        known = id(x) in session.constants and id(x) not in captures.rows
+        if directly or not known:
             session.note_content(x)
     arrays = dict(session.asked)
     if session.has_derived():
