@@ -1,6 +1,8 @@
 """Nothing stale: what a function reads besides its arguments may change at any time."""
 
+import array
 import collections
+import dataclasses
 import types
 
 import numpy as np
@@ -102,6 +104,113 @@ def test_content_of_captured_arrays(f) -> None:
 )
 def test_what_changes_between_calls(f, change) -> None:
     agree(f, change)
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    rate: float = 2.0
+    late: float = dataclasses.field(init=False)
+
+
+class Plain:
+    __slots__ = ("rate",)
+
+
+class Below(Plain):
+    """It has a `__dict__` besides the slots."""
+
+
+class Model:
+    def scale(self, x):
+        return x * 2.0
+
+    @property
+    def bias(self):
+        return 1.0
+
+    @staticmethod
+    def shift(x):
+        return x + 1.0
+
+    @classmethod
+    def halved(cls, x):
+        return x / 2.0
+
+    def __call__(self, x):
+        return self.scale(x) + self.bias
+
+
+SLOTTED, PLAIN, BELOW = Slotted(), Plain(), Below()
+PLAIN.rate = BELOW.rate = 2.0
+IN_LIST = [Slotted()]
+MADE = types.ModuleType("made")
+MADE.rate = 2.0
+INNER = {"rate": 2.0}
+PROXIED = types.MappingProxyType(INNER)
+CHAINED = collections.ChainMap({}, INNER)
+RAW, BYTES = array.array("d", [2.0, np.nan]), bytearray(b"12")
+
+
+@pytest.mark.parametrize(
+    ("f", "change"),
+    [
+        (lambda x: x * SLOTTED.rate, lambda i: setattr(SLOTTED, "rate", i + 3.0)),
+        (lambda x: x * PLAIN.rate, lambda i: setattr(PLAIN, "rate", i + 3.0)),
+        (lambda x: x * BELOW.rate, lambda i: setattr(BELOW, "rate", i + 3.0)),
+        (
+            lambda x: x * IN_LIST[0].rate,
+            lambda i: setattr(IN_LIST[0], "rate", i + 3.0),
+        ),
+        (
+            lambda x: x * getattr(SLOTTED, "late", 1.0),
+            lambda i: setattr(SLOTTED, "late", i + 3.0),
+        ),
+        (lambda x: x * MADE.rate, lambda i: setattr(MADE, "rate", i + 3.0)),
+        (
+            lambda x: x * getattr(MADE, "late", 1.0),
+            lambda i: setattr(MADE, "late", i + 3.0),
+        ),
+        (lambda x: x * PROXIED["rate"], lambda i: INNER.update(rate=i + 3.0)),
+        (lambda x: x * CHAINED["rate"], lambda i: INNER.update(rate=i + 7.0)),
+        (lambda x: x * RAW[0], lambda i: RAW.__setitem__(0, i + 3.0)),
+        (lambda x: x * BYTES[0], lambda i: BYTES.__setitem__(0, i + 60)),
+    ],
+)
+def test_other_holders_of_values(f, change) -> None:
+    agree(f, change)
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "on_class"),
+    [
+        ("scale", lambda self, x: x * 5.0, True),
+        ("scale", lambda x: x * 7.0, False),
+        ("bias", property(lambda self: 9.0), True),
+        ("__call__", lambda self, x: x * 11.0, True),
+        ("shift", staticmethod(lambda x: x + 13.0), True),
+        ("shift", lambda x: x + 13.0, False),
+        ("halved", classmethod(lambda cls, x: x / 17.0), True),
+        ("extra", 19.0, False),
+        ("extra", 19.0, True),
+        ("flag", True, False),
+    ],
+)
+def test_methods_and_attributes_that_are_replaced(monkeypatch, name, new, on_class):
+    model = Model()
+
+    def f(x):
+        out = model(x) + model.shift(x) * getattr(model, "extra", 1.0)
+        return -out if hasattr(model, "flag") else out + model.halved(x)
+
+    where = Model if on_class else model
+    g = tg.compile(f)
+    for _ in range(2):
+        np.testing.assert_array_equal(g(X), f(X))
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, new, raising=False)
+        for _ in range(2):
+            np.testing.assert_array_equal(g(X), f(X))
+    np.testing.assert_array_equal(g(X), f(X))
 
 
 def test_arrays_that_are_only_computed_with_are_not_guarded() -> None:

@@ -7,9 +7,11 @@ whose name occurs in some reachable code.
 
 from __future__ import annotations
 
+import array
 import collections
 import dis
 import functools
+import inspect
 import random
 from collections.abc import Callable, Iterator
 from types import (
@@ -17,6 +19,8 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -30,7 +34,9 @@ from tracegrad.trace.interpose import original_of
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
-CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+MAPPINGS = (dict, MappingProxyType, collections.ChainMap)
+RAW = (array.array, bytearray)
+CONTAINERS = (list, tuple, set, frozenset, collections.deque, *MAPPINGS, *RAW)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum), type)
 _MAX_READS = 2000
 _SMALL = 1024  # bytes of an array that is compared
@@ -41,7 +47,8 @@ class Read:
 
     Attributes:
         where: the dict, cell or object that it is read from.
-        kind: "global", "cell" or "attribute".
+        kind: "global", "cell", "attribute", "method" (the function behind it) or
+            "absent" (an attribute that is asked for and is not there).
         name: the key or attribute name.
         value: what was there when the scan was made.
     """
@@ -61,6 +68,8 @@ class Read:
                 return original_of(self.where[self.name])
             if self.kind == "cell":
                 return original_of(self.where.cell_contents)
+            if self.kind == "method":
+                return getattr(self.where, self.name).__func__
             return original_of(getattr(self.where, self.name))
         except (KeyError, ValueError, AttributeError):
             return MISSING
@@ -110,6 +119,7 @@ class Captures:
         self.names: set[str] = set()
         self.rows: set[int] = set()
         self._sharing: tuple[int, dict[int, list[np.ndarray]]] = 0, {}
+        self.asked: set[str] = set()  # of these, the ones that need not be there
         self.libraries: list[Read] = []
         self._codes: dict[int, tuple[CodeType, dict[str, Any]]] = {}
         self._functions: dict[int, Any] = {}
@@ -239,6 +249,10 @@ class Captures:
             return
         self._codes[id(code)] = (code, space)
         self.names.update(code.co_names)
+        if not _ASKING.isdisjoint(code.co_names):
+            texts = {c for c in code.co_consts if type(c) is str and c.isidentifier()}
+            self.names |= texts
+            self.asked |= texts
         for name in globals_of(code):
             if name in space:
                 self._read("global", space, name, original_of(space[name]))
@@ -275,7 +289,7 @@ class Captures:
             return
         self._keep.append(where)
         if type(value) is ModuleType:
-            if is_users(getattr(value, "__file__", None) or "<frozen"):
+            if _is_users_module(value):
                 self._objects[id(value)] = value
             elif kind == "cell":
                 self.libraries.append(Read(kind, where, name, value))
@@ -319,6 +333,7 @@ class Captures:
             for name in sorted(self.names & obj.__dict__.keys()):
                 value = original_of(obj.__dict__[name])
                 self._read("global", obj.__dict__, name, value)
+            self._absent(obj)
             return
         if type(obj).__module__.partition(".")[0] == "tracegrad":
             return
@@ -332,13 +347,40 @@ class Captures:
             for name in sorted(found_here - defined):
                 self._class_attribute(obj, name, vars(cls)[name])
             defined |= found_here
+        self._absent(obj)
 
     def _class_attribute(self, obj: Any, name: str, found: Any) -> None:
+        cls = obj if isinstance(obj, type) else type(obj)
         for function in _functions_of(found):
             self._enter(function, name)
         if type(found) in SCALARS or isinstance(found, np.ndarray):
             # Read from the object, which may get an attribute of its own.
             self._read("attribute", obj, name, found)
+        elif type(found) is MemberDescriptorType and cls is not obj:
+            value = getattr(obj, name, MISSING)
+            if value is not MISSING:
+                self._read("attribute", obj, name, original_of(value))
+            elif name in self.asked:
+                self._read("absent", obj, name, MISSING)
+        elif type(found) is FunctionType:
+            if cls is obj or name.startswith("__"):
+                self._read("attribute", cls, name, found)
+            else:
+                self._read("method", obj, name, found)
+        elif type(found) is staticmethod:
+            self._read("attribute", obj, name, found.__func__)
+        elif type(found) is classmethod:
+            self._read("method", obj, name, found.__func__)
+        elif isinstance(found, property | functools.cached_property):
+            self._read("attribute", cls, name, found)
+
+    def _absent(self, obj: Any) -> None:
+        """What `getattr` and `hasattr` ask for, and an object does not have yet."""
+        if not self.asked or hasattr(type(obj), "__getattr__"):
+            return
+        for name in sorted(self.asked):
+            if inspect.getattr_static(obj, name, MISSING) is MISSING:
+                self._read("absent", obj, name, MISSING)
 
 
 def _owner(x: np.ndarray) -> np.ndarray:
@@ -367,10 +409,10 @@ def _arrays_in(value: Any, depth: int = 6) -> Iterator[np.ndarray]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
+    if isinstance(value, MAPPINGS):
         for key, part in value.items():
             yield (key if type(key) is str else ""), part
-    else:
+    elif not isinstance(value, RAW):
         for part in value:
             yield "", part
 
@@ -385,9 +427,18 @@ def _is_object(value: Any) -> bool:
     cls = value if isinstance(value, type) else type(value)
     if cls.__module__.partition(".")[0] in _FOREIGN:
         return False
-    return isinstance(value, type) or hasattr(value, "__dict__")
+    if isinstance(value, type) or hasattr(value, "__dict__"):
+        return True
+    return any("__slots__" in vars(c) for c in cls.__mro__)
 
 
+def _is_users_module(module: ModuleType) -> bool:
+    """Whether a module is the user's: a file of theirs, or made by `ModuleType`."""
+    file = getattr(module, "__file__", None)
+    return is_users(file) if file else getattr(module, "__spec__", None) is None
+
+
+_ASKING = {"getattr", "hasattr"}
 _FOREIGN = {"builtins", "numpy", "scipy", "jax", "torch", "functools", "typing", "enum"}
 
 

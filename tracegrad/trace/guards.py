@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.captures import CONTAINERS, MISSING, SCALARS, Captures, Read
+from tracegrad.trace.captures import (
+    CONTAINERS,
+    MAPPINGS,
+    MISSING,
+    RAW,
+    SCALARS,
+    Captures,
+    Read,
+)
 
 _SMALL = 1 << 16  # bytes
 
@@ -60,10 +68,12 @@ def snapshot(value: Any, depth: int = _DEPTH) -> Any:
     """What a container holds now; other values as they are."""
     if not depth:
         return value
-    if isinstance(value, dict):
+    if isinstance(value, MAPPINGS):
         return {key: snapshot(part, depth - 1) for key, part in value.items()}
     if isinstance(value, set | frozenset):
         return frozenset(value)
+    if isinstance(value, RAW):
+        return bytes(value)
     if isinstance(value, CONTAINERS):
         return [snapshot(part, depth - 1) for part in value]
     return value
@@ -73,12 +83,14 @@ def matches(value: Any, before: Any, kind: Any) -> bool:
     """Whether a value equals a snapshot, element by element."""
     if kind is not type(value):
         return False
-    if isinstance(value, dict):
+    if isinstance(value, MAPPINGS):
         if type(before) is not dict or value.keys() != before.keys():
             return False
         return all(map(_part, value.values(), map(before.__getitem__, value)))
     if isinstance(value, set | frozenset):
         return value == before
+    if isinstance(value, RAW):
+        return bytes(value) == before
     return len(value) == len(before) and all(map(_part, value, before))
 
 
@@ -86,7 +98,7 @@ def _part(part: Any, before: Any) -> bool:
     if part is before:
         return True
     if isinstance(part, CONTAINERS):
-        alike = isinstance(before, dict | list | frozenset)
+        alike = isinstance(before, dict | list | frozenset | bytes)
         return alike and matches(part, before, type(part))
     return same(part, before)
 
@@ -117,7 +129,11 @@ def captures_guard(reads: Iterable[Read]) -> Guard | None:
             continue
         value = read.value
         kind = type(value)
-        if issubclass(kind, CONTAINERS):
+        if read.kind == "absent":
+            tests.append(f"not hasattr({where}, {read.name!r})")
+        elif read.kind == "method":
+            tests.append(f"{now}.__func__ is {constant(value)}")
+        elif issubclass(kind, CONTAINERS):
             before = snapshot(value)
             space[f"s{len(tests)}"] = before
             tests.append(f"matches({now}, s{len(tests)}, {constant(kind)})")
@@ -178,6 +194,6 @@ def changed_reads(captures: Captures) -> tuple[list[Read], list[Read]]:
             kept.append(read)
         elif now is not MISSING and type(read.value) in SCALARS:
             changed.append(read)
-        elif now is not MISSING:
+        elif now is not MISSING and read.kind != "absent":
             kept.append(Read(read.kind, read.where, read.name, now))
     return kept, changed
