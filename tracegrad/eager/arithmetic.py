@@ -115,14 +115,26 @@ def div(
 ) -> Tensor:
     """`input / other`, rounded to `"floor"` or `"trunc"` if asked."""
     if rounding_mode == "floor":
-        result = entry_of(elementwise.floor_divide).eager(input, other)
+        result = _either(entry_of(elementwise.floor_divide), input, other)
+        if any(isinstance(x, Tensor) and x._node is not None for x in (input, other)):
+            # The history is that of a rounded quotient: zeros.
+            rounded = entry_of(select.floor).eager(_either(div_op, input, other))
+            rounded._data = result._data
+            result = named(rounded, "DivBackward2")
     elif rounding_mode == "trunc" and _whole(input) and _whole(other):
         result = _cut_off(input, other)
     else:
-        result = div_op.eager(input, other)
+        result = _either(div_op, input, other)
         if rounding_mode == "trunc":
-            result = entry_of(select.trunc).eager(result)
+            result = named(entry_of(select.trunc).eager(result), "DivBackward2")
     return result if out is None else write_out(out, result, "div")
+
+
+def _either(op: Any, input: Any, other: Any) -> Tensor:
+    """An op of two operands, the first of which may be a number."""
+    if isinstance(input, Tensor):
+        return op.eager(input, other)
+    return op.reversed(other, input)
 
 
 def _whole(x: Any) -> bool:
@@ -173,10 +185,23 @@ op_function(select.minimum, "minimum", grad="MinimumBackward0")
 _no_bool_powers = refuse_bool("pow")
 
 
+def _whole_power(input: Any, exponent: Tensor) -> Tensor:
+    """A power of integers: 0 for negative exponents, except of 1 and of -1."""
+    negative = exponent._data < 0
+    if not negative.any():
+        return _either(pow_op, input, exponent)
+    base = input._data if isinstance(input, Tensor) else np.asarray(input)
+    whole = _either(pow_op, input, wrap(np.abs(exponent._data)))
+    keeps = (base == 1) | (base == -1) | ~negative
+    return wrap(np.where(keeps, whole._data, whole._data.dtype.type(0)))
+
+
 @torch_function("pow", methods=True, inplace=True)
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """`input` to the power `exponent`; one of them may be a number."""
-    if not isinstance(input, Tensor):
+    if isinstance(exponent, Tensor) and _whole(input) and _whole(exponent):
+        result = _whole_power(input, exponent)
+    elif not isinstance(input, Tensor):
         result = named(pow_op.reversed(exponent, input), "PowBackward2")
     elif isinstance(exponent, Tensor):
         _no_bool_powers([input._data, exponent._data], [])

@@ -141,7 +141,7 @@ def run(tensor: Tensor, ct: Any, retain: bool) -> bool:
         made = plan.backward(*arrays) if ct is None else plan.backward(*arrays, ct)
         for leaf, g in zip(leaves, made):
             owner = leaf[ATTRS]()
-            if owner is not None:
+            if owner is not None and owner._node is not None:
                 if type(g) is not np.ndarray:
                     g = np.array(g, owner._data.dtype)  # a plain number, perhaps
                 accumulate(owner, g)

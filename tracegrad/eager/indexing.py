@@ -248,7 +248,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if any(isinstance(e, np.ndarray | bool) for e in entries):
         check_allowed(self, (value,))
         if isinstance(value, Tensor):
-            _check_put(self, value)
+            _check_put(self, value, _is_mask(entries) and value._data.size == 1)
         first, rest = _in_two_steps(self, entries)
         if first is not None:
             setitem(getitem(self, first), rest, value)
@@ -293,7 +293,13 @@ def _write_all(x: Tensor, value: Tensor) -> None:
         named(x, "FillBackward3")
 
 
-def _check_put(self: Tensor, value: Tensor) -> None:
+def _is_mask(entries: tuple) -> bool:
+    """Whether a subscript is one boolean array, for which PyTorch fills."""
+    (mask,) = entries if len(entries) == 1 else (None,)
+    return isinstance(mask, np.ndarray) and mask.dtype == np.bool_
+
+
+def _check_put(self: Tensor, value: Tensor, fills: bool) -> None:
     """Refuse what PyTorch's `index_put_` refuses, where plain copying would not."""
     to, source = self._data.dtype, value._data.dtype
     if to != source:
@@ -302,7 +308,7 @@ def _check_put(self: Tensor, value: Tensor) -> None:
             "Index put requires the source and destination dtypes match, got "
             f"{names[0]} for the destination and {names[1]} for the source."
         )
-    if overlap(self._data, value._data):
+    if not fills and overlap(self._data, value._data):
         raise RuntimeError(SHARED)
 
 

@@ -289,8 +289,8 @@ class Pass:
             if not self.accumulate:
                 return
         tensor = node[ATTRS]()
-        if tensor is None:
-            return  # nobody can look at its gradient any more
+        if tensor is None or tensor._node is None:
+            return  # nobody can look at its gradient any more, or wants one
         if self.create:
             have = tensor._grad
             tensor._grad = to_user(ct) if have is None else have + to_user(ct)

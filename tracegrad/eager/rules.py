@@ -6,8 +6,11 @@ written as rules are: ops, operators, no knowledge of tensors.
 
 from __future__ import annotations
 
+import math
+
 from tracegrad.ops.elementary import _slope_of_base, _slope_of_exponent, power
 from tracegrad.ops.record import constant_of
+from tracegrad.ops.reduce import _centred, count_along, keep_axes, less
 from tracegrad.ops.select import where
 
 
@@ -20,6 +23,15 @@ def base_of_power(ct, z, x, y):
 def exponent_of_power(ct, z, x, y):
     """As in the op."""
     return _slope_of_exponent(ct, z, x, y)
+
+
+def _of_variance(ct, y, x, *, axis, ddof, keepdims):
+    """As in the op; of too few elements PyTorch gives no number."""
+    count = less(count_along(x, axis), ddof)
+    off = _centred(x, axis)
+    if type(count) is int and count <= 0:
+        return keep_axes(ct, x, axis, keepdims) * where(off == 0, math.nan, math.inf)
+    return keep_axes(2.0 / count * ct, x, axis, keepdims) * off
 
 
 def _of_larger(ct, x, y):
@@ -40,6 +52,7 @@ DIVIDE = [
     lambda ct, z, x, y: ct / y,
     lambda ct, z, x, y: -(ct * (x / y / y)),
 ]
+VARIANCE = [_of_variance]
 POWER = [base_of_power, exponent_of_power]
 # Of max(x, 0), from its result, as PyTorch: at 0 the derivative is 0.
 RELU = [lambda ct, z, x, y: where(z <= 0, 0.0, ct), None]

@@ -7,11 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from tracegrad.eager import rules
 from tracegrad.eager.dtypes import SCALAR_TYPES, default, from_numpy_dtype
 from tracegrad.eager.engine import entry_of
-from tracegrad.eager.inplace import named
+from tracegrad.eager.inplace import constant_node, named
+from tracegrad.eager.modes import state
 from tracegrad.eager.reductions import as_summed
-from tracegrad.eager.registry import axes_of, axis_of, torch_function, write_out
+from tracegrad.eager.registry import (
+    axes_of,
+    axis_of,
+    own_rules,
+    torch_function,
+    write_out,
+)
 from tracegrad.eager.shapes import clone, to
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import diagonal, extreme, norm, reduce, scan, special
@@ -72,6 +80,7 @@ def _spread(name: str, op: Any) -> None:
     torch_function(name, methods=True, grad=(op, f"{name.title()}Backward0"))(function)
 
 
+own_rules(reduce.var, rules.VARIANCE)
 _spread("std", reduce.std)
 _spread("var", reduce.var)
 
@@ -116,9 +125,10 @@ def vector_norm(
     if ord == 1:
         return _named_norm(entry_of(reduce.sum).eager(sizes, **how))
     if ord == 0:
-        return _named_norm(
-            entry_of(reduce.sum).eager(to(input != 0, sizes.dtype), **how)
-        )
+        made = entry_of(reduce.sum).eager(to(input != 0, sizes.dtype), **how)
+        if state.grad and x._node is not None:
+            made._node = constant_node(wrap(made._data), None, made._data)
+        return _named_norm(made)
     if (
         ord > 1
         and not isinstance(axis, tuple)
