@@ -28,6 +28,56 @@ c.sum(dtype=t.int8) | u.prod(dtype=t.int32) | u.cumsum(0, dtype=t.int16) | u.any
 u.all() | u.reshape(1, 3).all(1) | c.all() | h.sum() | h.any() | h.cumsum(0)
 u.count_nonzero()
 """
+LAYERS_AND_PLACES = """
+F.layer_norm(t.ones(1, 3), (2,)) | F.layer_norm(t.ones(1, 3), (1, 3), t.ones(3))
+F.layer_norm(t.ones(1, 3), (3,), t.ones(2))
+F.layer_norm(t.ones(1, 3), (3,), t.ones(3), t.ones(1)) | F.layer_norm(t.ones(1, 3), [])
+F.layer_norm(t.ones(1, 3), 3) | F.layer_norm(t.ones(3), (1, 3))
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 1, 3, 3), groups=2)
+F.conv2d(t.ones(1, 4, 4, 4), t.ones(3, 2, 3, 3), groups=2)
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 2, 3, 3))
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 5, 5))
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 2, 2), t.ones(2))
+F.conv2d(t.ones(3, 4), t.ones(3, 3, 2, 2))
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 2))
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 2, 2), groups=0)
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 2, 2), stride=0)
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 2, 2), padding=-1)
+F.conv2d(t.ones(1, 3, 4, 4), t.ones(3, 3, 2, 2).double()) | F.one_hot(t.tensor([3]), 2)
+F.one_hot(t.tensor([-1]), 2) | F.one_hot(t.tensor([-1])) | F.one_hot(t.tensor([1.0]))
+F.one_hot(t.tensor([1]), 0) | F.batch_norm(t.ones(1, 3), None, None, training=True)
+F.batch_norm(t.ones(1, 3, 1), None, None, training=True)
+F.batch_norm(t.ones(1, 3, 2), None, None, training=True).shape
+F.batch_norm(t.ones(2, 3), t.ones(2), t.ones(3))
+F.batch_norm(t.ones(2, 3), t.ones(3), t.ones(2))
+F.batch_norm(t.ones(2, 3), t.ones(3), t.ones(3), t.ones(2))
+F.batch_norm(t.ones(2, 3), t.ones(3), t.ones(3), None, t.ones(2))
+F.batch_norm(t.ones(2, 3), None, None)
+F.batch_norm(t.ones(3), None, None, training=True)
+t.ones(3, 3).index_add(0, t.tensor([0, 1]), t.ones(1, 3))
+t.ones(3, 3).index_add(0, t.tensor([0, 1]), t.ones(2, 2))
+t.ones(3, 3).index_add(0, t.tensor([0, 5]), t.ones(2, 3))
+t.ones(3, 3).index_add(0, t.tensor([0, -1]), t.ones(2, 3))
+t.ones(3, 3).index_add(0, t.tensor([0, 1]), t.ones(2, 3).double())
+t.ones(3, 3).index_add(0, t.tensor([0.0, 1]), t.ones(2, 3))
+t.ones(3, 3).index_add(0, t.tensor([[0, 1]]), t.ones(2, 3))
+t.ones(3, 3).index_copy(0, t.tensor([0, 1]), t.ones(1, 3))
+t.ones(3, 3).index_copy(0, t.tensor([0, 1]), t.ones(2, 2))
+t.ones(3, 3).index_copy(0, t.tensor([0, -1]), t.ones(2, 3))
+t.ones(3, 3).index_copy(0, t.tensor([0, 1]), t.ones(2, 3).double())
+t.ones(3, 3).gather(0, t.tensor([[-1]])) | t.ones(3, 3).gather(0, t.tensor([[3]]))
+t.ones(3, 3).scatter(0, t.tensor([[-1]]), 2.0)
+t.ones(3, 3).scatter(0, t.tensor([[4]]), 2.0)
+t.ones(3, 3).scatter(0, t.tensor([[0]]), t.ones(1, 1).double())
+t.ones(3, 3).scatter_add(0, t.tensor([[0]]), t.ones(1, 1).double())
+t.ones(3, 3).scatter_add(0, t.tensor([[-1]]), t.ones(1, 1))
+t.ones(3, 3).scatter_add(0, t.tensor([[0, 1]]), t.ones(1, 1))
+t.ones(3, 3).scatter(0, t.tensor([[0, 1]]), t.ones(1, 1))
+t.ones(3, 3).take(t.tensor([-1])) | t.where(t.ones(2), t.ones(2), t.zeros(2))
+t.where(t.tensor([1, 0]), t.ones(2), t.zeros(2))
+t.where(t.tensor([1, 0], dtype=t.uint8), t.ones(2), t.zeros(2))
+t.ones(2).masked_fill(t.ones(2), 1.0)
+"""
 SUBSCRIPTS = """
 [[0, 1], [1, 2]] | [[0, 1]] | [0, 1] | [[0], [1], [2]] | [slice(0, 2), 1] | [None, 0]
 [0, slice(0, 2)] | [True, False, True] | [t.tensor([0, 1]), t.tensor([1, 2])] | [..., 0]
@@ -57,10 +107,12 @@ def listed(text):
 
 
 def values(t):
-    return {"t": t} | {k: eval(e, {"t": t}) for k, e in VALUES.items()}
+    return {"t": t, "F": t.nn.functional} | {
+        k: eval(e, {"t": t}) for k, e in VALUES.items()
+    }
 
 
-@pytest.mark.parametrize("expression", listed(NUMBERS))
+@pytest.mark.parametrize("expression", listed(NUMBERS + LAYERS_AND_PLACES))
 def test_numbers(expression):
     agree(lambda t: eval(expression, values(t)))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.eager import rules
-from tracegrad.eager.dtypes import from_numpy_dtype, result_type
+from tracegrad.eager.dtypes import SCALAR_TYPES, from_numpy_dtype, result_type
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import (
     check_allowed,
@@ -356,6 +356,12 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition is true, `other` elsewhere."""
     if input is None and other is None:
         return tuple([wrap(i) for i in np.nonzero(condition._data)])
+    if condition._data.dtype not in (np.bool_, np.uint8):
+        kind = SCALAR_TYPES[from_numpy_dtype(condition._data.dtype)]
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with "
+            f"dtype {kind}"
+        )
     common = _common(input, other)
     parts = [_in_common(x, common) for x in (input, other)]
     out = entry_of(select.where).eager(condition, *parts)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.eager.dtypes import TENSOR_TYPES, from_numpy_dtype
+from tracegrad.eager.dtypes import SCALAR_TYPES, TENSOR_TYPES, from_numpy_dtype
 
 _MASKS = (
     "If you are trying to invert a mask, use the `~` or `logical_not()` operator "
@@ -106,3 +106,129 @@ def check_value(value: Any, dtype: np.dtype) -> None:
             f"torch.{TENSOR_TYPES[from_numpy_dtype(dtype)]}"
         )
     check_number(value, dtype)
+
+
+def check_in_bounds(places: np.ndarray, size: int, axis: int, kind: type) -> None:
+    """Refuse positions that are negative or too large.
+
+    Raises:
+        Exception: of the given kind, with PyTorch's message.
+    """
+    wrong = places[(places < 0) | (places >= size)]
+    if wrong.size:
+        raise kind(
+            f"index {wrong.flat[0]} is out of bounds for dimension {axis} with size "
+            f"{size}"
+        )
+
+
+def check_lanes(
+    x: np.ndarray, axis: int, places: np.ndarray, source: np.ndarray | None = None
+) -> None:
+    """Refuse positions that do not fit in the lanes of an array along an axis.
+
+    Args:
+        x: what is read, or written to.
+        axis: along which the positions count.
+        places: the positions.
+        source: what is written, if that is an array.
+
+    Raises:
+        RuntimeError: PyTorch's messages.
+    """
+    for name, other in (("self", x), ("src", source)):
+        if other is not None and max(other.ndim, 1) != max(places.ndim, 1):
+            raise RuntimeError(
+                f"Index tensor must have the same number of dimensions as {name} tensor"
+            )
+    if source is not None and source.dtype != x.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    large = [n > m for k, (n, m) in enumerate(zip(places.shape, x.shape)) if k != axis]
+    if source is not None:
+        large += [n > m for n, m in zip(places.shape, source.shape)]
+    if any(large):
+        more = (
+            ""
+            if source is None
+            else (f" and to be no larger size than src {list(source.shape)}")
+        )
+        raise RuntimeError(
+            f"Expected index {list(places.shape)} to be no larger than self "
+            f"{list(x.shape)} apart from dimension {axis}{more}"
+        )
+    if x.ndim:
+        check_in_bounds(places, x.shape[axis], axis, RuntimeError)
+
+
+def check_slices(
+    name: str, x: np.ndarray, axis: int, places: np.ndarray, source: np.ndarray
+) -> None:
+    """Refuse what `index_add` cannot add slice by slice.
+
+    Raises:
+        IndexError, RuntimeError: PyTorch's messages.
+    """
+    kinds = [SCALAR_TYPES[from_numpy_dtype(a.dtype)] for a in (x, places, source)]
+    if places.ndim > 1:
+        raise IndexError(
+            f"{name}: Index is supposed to be a vector, but got dim: {places.ndim} "
+            f"with type: {kinds[1]} and size: {list(places.shape)}"
+        )
+    if places.dtype not in (np.int64, np.int32):
+        raise RuntimeError(
+            f"{name}: Expected dtype int32/int64 for index but got: {kinds[1]}"
+        )
+    if kinds[0] != kinds[2]:
+        raise RuntimeError(
+            f"{name}: self ({kinds[0]}) and source ({kinds[2]}) must have the same "
+            "scalar type"
+        )
+    count = source.shape[axis] if source.ndim else 1
+    if places.size != count:
+        raise RuntimeError(
+            f"{name}: Number of indices ({places.size}) should be equal to "
+            f"source.size(dim): ({count}), for dim: {axis}"
+        )
+    rest = [(*a.shape[:axis], *a.shape[axis + 1 :]) for a in (x, source)]
+    if rest[0] != rest[1]:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified "
+            f"dimension. Got self.shape = {list(x.shape)} source.shape = "
+            f"{list(source.shape)}"
+        )
+    check_in_bounds(places, x.shape[axis] if x.ndim else 1, axis, RuntimeError)
+
+
+def check_copied_slices(
+    x: np.ndarray, axis: int, places: np.ndarray, source: np.ndarray
+) -> None:
+    """Refuse what `index_copy` cannot copy slice by slice.
+
+    Raises:
+        IndexError, RuntimeError: PyTorch's messages.
+    """
+    name = "index_copy_()"
+    kinds = [SCALAR_TYPES[from_numpy_dtype(a.dtype)] for a in (x, source)]
+    if kinds[0] != kinds[1]:
+        raise RuntimeError(
+            f"{name}: self and source expected to have the same dtype, but got (self) "
+            f"{kinds[0]} and (source) {kinds[1]}"
+        )
+    rest = [(*a.shape[:axis], *a.shape[axis + 1 :]) for a in (x, source)]
+    if rest[0] != rest[1]:
+        shown = [" ".join(map(str, r)) for r in rest]
+        raise RuntimeError(
+            f"{name}: Source/destination tensor must have same slice shapes. "
+            f"Destination slice shape: {shown[0]} at dimension {axis} and source slice "
+            f"shape: {shown[1]} at dimension {axis}. "
+        )
+    count = source.shape[axis] if source.ndim else 1
+    if places.size != count:
+        raise IndexError(
+            f"{name}: Number of indices ({places.size}) should be equal to "
+            f"source.size(dim) ({count})"
+        )
+    try:
+        check_in_bounds(places, x.shape[axis] if x.ndim else 1, axis, IndexError)
+    except IndexError as error:
+        raise IndexError(f"{name}: {error}") from None

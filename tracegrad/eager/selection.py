@@ -12,6 +12,7 @@ from tracegrad.eager.engine import entry_of
 from tracegrad.eager.indexing import setitem_op
 from tracegrad.eager.inplace import named
 from tracegrad.eager.reductions import return_type
+from tracegrad.eager.refusals import check_copied_slices, check_lanes, check_slices
 from tracegrad.eager.registry import axis_of, sizes_of, torch_function
 from tracegrad.eager.runtime import general, not_a_view, shape_error
 from tracegrad.eager.shapes import (
@@ -130,6 +131,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     _check_index(index, "gather")
     if not input._data.ndim:
         return named(expand(input, index._data.shape), "GatherBackward0")
+    check_lanes(input._data, axis, index._data)
     arrays, attrs = _at(input, axis, index._data)
     return named(general(getitem_op, (input, *arrays), attrs), "GatherBackward0")
 
@@ -188,8 +190,10 @@ def scatter_(
     """A copy of `input` with `src` written at the positions `index` along `dim`."""
     axis = axis_of(dim, input._data.ndim)
     _check_index(index, "scatter")
-    arrays, attrs = _at(input, axis, index._data)
     src = value if src is None else src
+    written = src._data if isinstance(src, Tensor) and src._data.ndim else None
+    check_lanes(input._data, axis, index._data, written)
+    arrays, attrs = _at(input, axis, index._data)
     name = "ScatterBackward0" if isinstance(src, Tensor) else "ScatterBackward1"
     source = _source(input, src, index)
     return _into(setitem_op, input, source, arrays, attrs, name)
@@ -209,6 +213,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of `input` with `src` added at the positions `index` along `dim`."""
     axis = axis_of(dim, input._data.ndim)
     _check_index(index, "scatter")
+    check_lanes(input._data, axis, index._data, src._data)
     arrays, attrs = _at(input, axis, index._data)
     source = _source(input, src, index)
     return _into(scatter_add_op, input, source, arrays, attrs, "ScatterAddBackward0")
@@ -224,7 +229,9 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
     """A copy of `input` with slices of `source` added at the positions `index`."""
-    arrays, attrs = _along(axis_of(dim, input._data.ndim), index)
+    axis = axis_of(dim, input._data.ndim)
+    check_slices("index_add_()", input._data, axis, index._data, source._data)
+    arrays, attrs = _along(axis, index)
     scaled = source if alpha == 1 else source * alpha
     return _into(scatter_add_op, input, scaled, arrays, attrs, "IndexAddBackward0")
 
@@ -232,7 +239,9 @@ def index_add(
 @torch_function("index_copy", methods=True, inplace=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of `input` with slices of `source` at the positions `index`."""
-    arrays, attrs = _along(axis_of(dim, input._data.ndim), index)
+    axis = axis_of(dim, input._data.ndim)
+    check_copied_slices(input._data, axis, index._data, source._data)
+    arrays, attrs = _along(axis, index)
     return _into(setitem_op, input, source, arrays, attrs, "IndexCopyBackward0")
 
 

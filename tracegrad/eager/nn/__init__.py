@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tracegrad.eager.nn import functional, losses, norms, resampling
+from tracegrad.eager.nn import classes, functional, losses, norms, resampling
 from tracegrad.eager.tensor import Parameter
 
-for _module in (losses, norms, resampling):
+for _module in (classes, losses, norms, resampling):
     for _name in _module.__all__:
         setattr(functional, _name, getattr(_module, _name))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
+from tracegrad.eager.nn.checks import check_convolution
 from tracegrad.eager.products import einsum
 from tracegrad.eager.selection import gather
 from tracegrad.eager.shapes import cat, reshape, stack
@@ -75,6 +76,13 @@ def _convolution(rank: int) -> Any:
         stride, dilation = _tuple(stride, rank), _tuple(dilation, rank)
         if padding == "same":
             padding = tuple([d * (k - 1) // 2 for d, k in zip(dilation, kernel)])
+        if x._data.ndim != rank + 2:
+            raise RuntimeError(
+                f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to "
+                f"conv{rank}d, but got input of size: {list(input._data.shape)}"
+            )
+        widths = padding if isinstance(padding, str) else _tuple(padding, rank)
+        check_convolution(x, weight, bias, stride, widths, groups)
         x = _padded(x, _tuple(0 if padding == "valid" else padding, rank), 0.0)
         made = []
         for part, w in zip(x.chunk(groups, 1), weight.chunk(groups, 0)):
