@@ -11,10 +11,18 @@ Y = np.sin(np.arange(3.0 * ROWS) * 1.3 + 0.2).reshape(ROWS, 3)
 
 
 def check(seed: int) -> bool:
-    """Whether the derivative could be checked: not where a test changes its outcome."""
+    """Whether the derivative could be checked.
+
+    It could not where a test changes its outcome, and where a body has more ways
+    through it than are traced, which an error says.
+    """
     program, text = draw(seed)
     want = program(X.copy(), Y.copy())
-    value, grads = tg.value_and_grad(program, (0, 1))(X, Y)
+    try:
+        value, grads = tg.value_and_grad(program, (0, 1))(X, Y)
+    except tg.ControlFlowError as error:
+        assert "asks for more than 8 truths" in str(error), text
+        return False
     np.testing.assert_allclose(value, want, rtol=1e-11, atol=1e-12, err_msg=text)
     if seed % 4 == 0:
         flat = tg.value_and_grad(program, (0, 1), reroll=False)(X, Y)
@@ -30,8 +38,8 @@ def check(seed: int) -> bool:
     for h in (1e-5, 1e-6):
         ahead, behind = program(X + h * dx, Y + h * dy), program(X - h * dx, Y - h * dy)
         found.append((ahead - behind) / (2.0 * h))
-    if abs(found[0] - found[1]) > 1e-4 * (1.0 + abs(slope)):
-        return False
+    if abs(found[0] - found[1]) > 1e-4 * (1.0 + abs(found[1])):
+        return False  # the differences themselves do not agree
     np.testing.assert_allclose(slope, found[1], rtol=1e-4, atol=1e-4, err_msg=text)
     return True
 
