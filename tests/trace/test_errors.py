@@ -1,7 +1,10 @@
 """What cannot be traced is an error with the user's line and a way out."""
 
+import collections
+import copy
 import inspect
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -210,6 +213,65 @@ def test_log_in_a_list_is_no_error(traced) -> None:
 
     def f(x):
         seen.append(type(x).__name__)
+        return x * 2.0
+
+    traced(f, X)
+
+
+HELD = {
+    "count": [0],
+    "stack": [1.0, 2.0],
+    "by_name": {"calls": 0, "deep": [1]},
+    "some": {1.0, 2.0},
+    "queue": collections.deque([1.0, 2.0]),
+    "raw": bytearray(b"ab"),
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda held: held["count"].__setitem__(0, held["count"][0] + 1),
+        lambda held: held["stack"].pop(),
+        lambda held: held["stack"].reverse(),
+        lambda held: held["by_name"].update(calls=1),
+        lambda held: held["by_name"].pop("calls"),
+        lambda held: held["by_name"]["deep"].clear(),
+        lambda held: held["some"].pop(),
+        lambda held: held["queue"].popleft(),
+        lambda held: held["raw"].__setitem__(0, 5),
+    ],
+)
+@pytest.mark.parametrize("spread", [False, True])
+def test_containers_changed_other_than_by_growing(traced, change, spread) -> None:
+    held = copy.deepcopy(HELD)
+    own = types.SimpleNamespace(held=held) if spread else held
+
+    def f(x):
+        change(held)
+        return x * 2.0
+
+    def through_an_object(x):
+        change(own.held)
+        return x * 2.0
+
+    f = through_an_object if spread else f
+    lines = said(traced, errors.MutationError, f)
+    kind = "attribute" if spread else "closure variable"
+    assert lines[0].startswith(f"the {kind} held was changed by `{f.__name__}`")
+
+
+def test_containers_that_grow_are_no_error(traced) -> None:
+    held = {**copy.deepcopy(HELD), "last": None, "recent": collections.deque("ab", 2)}
+
+    def f(x):
+        held["stack"].append(1.0)
+        held["by_name"].setdefault("first", x)
+        held["some"].add(3.0)
+        held["queue"].append(3.0)
+        held["recent"].append("c")
+        held["raw"].append(7)
+        held["last"] = 1.0
         return x * 2.0
 
     traced(f, X)

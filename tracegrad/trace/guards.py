@@ -183,8 +183,8 @@ def _content_is(x: np.ndarray, before: bytes) -> bool:
 def changed_reads(captures: Captures) -> tuple[list[Read], list[Read]]:
     """The reads that are as before the trace, and the scalars that changed in it.
 
-    A container that the function has changed itself is in neither list: it may be a
-    log, which no value depends on.
+    A container that the function has let grow counts as it is now: it may be a log,
+    which no value depends on.
     """
     kept: list[Read] = []
     changed: list[Read] = []

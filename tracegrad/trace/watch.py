@@ -6,6 +6,7 @@ of a global number leave no node in the graph.
 
 from __future__ import annotations
 
+import collections
 import pickle
 import random
 import sys
@@ -17,8 +18,8 @@ import numpy as np
 from tracegrad.errors import MutationError, RandomStateError
 from tracegrad.ir.location import Location
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build
-from tracegrad.trace.captures import Captures
-from tracegrad.trace.guards import changed_reads, digest
+from tracegrad.trace.captures import CONTAINERS, MAPPINGS, RAW, SCALARS, Captures
+from tracegrad.trace.guards import changed_reads, digest, same, snapshot
 
 
 def _states(captures: Captures) -> dict[str, Any]:
@@ -62,6 +63,11 @@ class Watch:
         self.at = at
         self.name = name
         self.states = _states(captures)
+        self.held = [
+            (read, snapshot(read.value))
+            for read in list(captures.reads.values())
+            if isinstance(read.value, CONTAINERS)
+        ]
         self.arrays = [
             (name, x, digest(x)) for name, x in list(captures.arrays.values())
         ]
@@ -71,7 +77,8 @@ class Watch:
 
         Raises:
             RandomStateError: if a random number was drawn.
-            MutationError: if an argument, an array or a global changed.
+            MutationError: if an argument, an array or a global changed, or a
+                container other than by growing.
         """
         for key, state in _states(self.captures).items():
             if key in self.states and state != self.states[key]:
@@ -90,6 +97,7 @@ class Watch:
             if not _same_tree(build(x, self.leaf), tree):
                 self._mutated(f"an argument (a {type(x).__name__})")
         changed = changed_reads(self.captures)[1]
+        changed += [read for read, before in self.held if _lost(read.value, before)]
         if changed:
             read = changed[0]
             kind = {"cell": "closure variable"}.get(read.kind, read.kind)
@@ -103,6 +111,34 @@ class Watch:
             at=self.at,
             fix="return the new value instead",
         )
+
+
+def _lost(value: Any, before: Any) -> bool:
+    """Whether a container lost a part, or has another number or text in its place.
+
+    What only grows may be a log, which no value depends on.
+    """
+    if isinstance(value, MAPPINGS):
+        if type(before) is not dict or not before.keys() <= value.keys():
+            return type(before) is dict
+        return any(_differs(value[key], part) for key, part in before.items())
+    if isinstance(value, set | frozenset):
+        return not before <= value
+    if isinstance(value, RAW):
+        return not bytes(value).startswith(before)
+    if isinstance(value, collections.deque):
+        return value.maxlen is None and len(value) < len(before)
+    return len(value) < len(before) or any(map(_differs, value, before))
+
+
+def _differs(part: Any, before: Any) -> bool:
+    if part is before:
+        return False
+    if isinstance(part, CONTAINERS):
+        alike = isinstance(before, dict | list | frozenset | bytes)
+        return alike and _lost(part, before)
+    # None stands for what is made at the first call.
+    return type(before) in SCALARS and before is not None and not same(part, before)
 
 
 def _open(tree: Any) -> bool:
