@@ -33,6 +33,17 @@ and printed text included.  *differs*, *missing*: how, and why.
   loop that it takes for the size.
 - Which of several kernels PyTorch takes for a matrix times a stack of them depends on
   the layout of the memory, and with it the name of the `grad_fn`; here it does not.
+- `as_strided` and `Tensor.unfold` give copies, PyTorch gives views: what is written to
+  one does not arrive in the other.
+- After `x.data = other`, backward through what was computed before reads the old
+  numbers; in PyTorch it reads the new ones, without an error.
+- A function of `tg.compile` counts all tensors that it was given as read by backward:
+  a change in place of one of them is an error then, also where PyTorch's own operations
+  would not have kept it.
+- `x // y` of floats has no history; PyTorch gives it one and raises in backward.  The
+  second derivative of `hardsigmoid` is 0; PyTorch has none and raises.
+- The `grad_fn` of a gradient that `create_graph=True` recorded may have another name,
+  since rules are made of other operations than PyTorch's.
 
 ## More than PyTorch
 

@@ -70,6 +70,21 @@ def test_penalty_on_a_gradient():
     agree(program)
 
 
+@pytest.mark.parametrize("q", [0.4, [0.25, 0.6]])
+def test_quantiles(q):
+    def program(t):
+        x = t.tensor([1.0, 3.0, 2.0, 5.0], requires_grad=True)
+        at = t.tensor(q, requires_grad=True)
+        found = []
+        for place in (t.tensor(q), at):
+            y = x.quantile(place) ** 2
+            (g,) = t.autograd.grad(y.sum(), x, create_graph=True)
+            found += [g.detach(), *t.autograd.grad((g**2).sum(), x)]
+        return found
+
+    agree(program)
+
+
 def test_names():
     for t in (torch, ours):
         x = leaf(t)

@@ -383,3 +383,9 @@ def test_hooks_are_refused(kind, tmp_path):
     assert "d_x" in str(loss.source())
     x.register_post_accumulate_grad_hook(lambda leaf: None)  # gradients are as before
     assert "d_x" in str(loss.source())
+
+
+def test_a_constant_that_was_written_as_a_number_is_no_parameter():
+    x = ours.ones(3, requires_grad=True)
+    assert "_value_and_grad(x)" in str((x.norm(0) * x.sum()).source())
+    assert "_value_and_grad" in str(x.norm(0).source())

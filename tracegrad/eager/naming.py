@@ -225,7 +225,7 @@ def _inline_numbers(tape: Tape, found: Found) -> None:
         if [v.type for v in step.outputs] == list(made):
             step.inputs = inputs
     read = {v for step in tape.steps for v in step.inputs}
-    read.update(tape.made.values())
+    read.add(tape.made[max(tape.made)])  # the result, if it is one of them
     tape.params = [v for v in tape.params if v in read or v not in numbers]
 
 

@@ -104,7 +104,7 @@ def _(x, q, *, axis=0, alpha=1.0, beta=1.0):
 @neighbours.vjp
 def _(cts, out, x, q, *, axis, alpha, beta):
     ct = cts[1]
-    if ct is None:
+    if ct is None or out[0] is None:  # eager mode keeps no result for a constant `q`
         return None, None
     lower, upper = _halves(ct, axis, q)
     slope = reduce_sum(x == x, axis=axis, keepdims=True) + (1.0 - alpha - beta)
