@@ -1,4 +1,4 @@
-"""`python -m tracegrad source model.py:loss --arg "x=f8[n, 10]"`.
+"""`python -m tracegrad source model.py:loss --arg "x=f8[n, 3]" …`.
 
 Prints the gradient source of a function in a file, from the types of its arguments.
 """
@@ -34,7 +34,8 @@ Types of arguments:
                             a literal: a value that is part of the program
 
 Example:
-  python -m tracegrad source model.py:loss --arg "w=f8[10]" --arg "x=f8[n, 10]"
+  python -m tracegrad source model.py:loss --arg "w=f8[3]" --arg "x=f8[n, 3]" \\
+      --arg "y=f8[n]"
 """
 
 
