@@ -384,6 +384,8 @@ def _fixed(entry: Entry) -> Callable:
     op = entry.op
     count = len(op.params)
     params = [f"x{k}" for k in range(count)]
+    if entry.elementwise is not None and count == 1:
+        params = ["input"]  # as PyTorch's users may write it
     signature, passed, attrs = ", ".join(params), "", "None"
     names = {"entry": entry, "run": entry.run, "pull": entry.pull, "general": general}
     if op.defaults:
@@ -402,16 +404,16 @@ def _fixed(entry: Entry) -> Callable:
     given = attrs if op.defaults else "{}"
     tuple_of = f"({', '.join(params)},)"
     out = ", out" if entry.elementwise is not None else ""
-    checks = " or ".join(f"type(x{k}) is not Tensor" for k in range(count))
+    checks = " or ".join(f"type({x}) is not Tensor" for x in params)
     unary_ufunc = entry.elementwise is not None and count == 1
     lines = [f"def eager_{op.name}({signature}):"]
     lines.append(f"    if {checks}:")
     lines.append(f"        return @general(@entry, {tuple_of}, {given}{out})")
     for k in range(count):
-        lines.append(f"    d{k} = x{k}._data")
+        lines.append(f"    d{k} = {params[k]}._data")
     flowing = [k for k, flows in enumerate(entry.flows) if flows]
     for k in flowing:
-        lines.append(f"    n{k} = x{k}._node")
+        lines.append(f"    n{k} = {params[k]}._node")
     if _differs_for_complex(entry):
         lines.append("    if d0.dtype.kind == 'c':")
         lines.append(f"        return @general(@entry, {tuple_of}, {given}{out})")
@@ -430,7 +432,7 @@ def _fixed(entry: Entry) -> Callable:
     _finish_text(entry, lines, flowing, attrs, meta, constants, tuple_of)
     if op.aliases is not None:
         names["link"] = link
-        lines.insert(-1, f"    @link(made, x0, @entry, {given})")
+        lines.insert(-1, f"    @link(made, {params[0]}, @entry, {given})")
     return compile_function(f"eager_{op.name}", lines, names)
 
 
@@ -505,19 +507,19 @@ def _finish_text(
 def _binary(entry: Entry, order: str) -> Callable:
     """`eager` of a binary ufunc; its second operand may be a Python number.
 
-    `order` is that of the operands as the ufunc takes them: `self` is `x`, the other
+    `order` is that of the operands as the ufunc takes them: `input` is `x`, the other
     is `y`, and the number of an input says where it stands in the op.
     """
     op = entry.op
     swapped = order == "d1, d0"
     x, y = (1, 0) if swapped else (0, 1)
     flowing = [k for k, flows in enumerate(entry.flows) if flows]
-    arguments = "(other, self)" if swapped else "(self, other)"
+    arguments = "(other, input)" if swapped else "(input, other)"
     names = {"entry": entry, "run": entry.run, "pull": entry.pull, "general": general}
     go_general = f"        return @general(@entry, {arguments}, {{}}, out)"
     lines = [
-        f"def eager_{op.name}(self, other, *, out=None):",
-        f"    d{x} = self._data",
+        f"def eager_{op.name}(input, other, *, out=None):",
+        f"    d{x} = input._data",
         "    t = type(other)",
         "    if t is Tensor:",
         f"        d{y} = other._data",
@@ -525,7 +527,7 @@ def _binary(entry: Entry, order: str) -> Callable:
         f"        if d is not d{y}.dtype or (d is not f4 and d is not f8):",
         "    " + go_general,
         f"        n{y} = other._node",
-        f"        n{x} = self._node",
+        f"        n{x} = input._node",
         f"        c = {_constant_of_two(flowing)}",
         "        try:",
         "            od = @run(d0, d1)",
@@ -541,7 +543,7 @@ def _binary(entry: Entry, order: str) -> Callable:
         "        " + go_general,
         f"            d{y} = scalar(other, d)",
         f"        n{y} = None",
-        f"        n{x} = self._node",
+        f"        n{x} = input._node",
         "        c = other",
         "        try:",
         "            od = @run(d0, d1)",

@@ -24,6 +24,7 @@ Arguments that many functions share are put in order by `axis_of`, `axes_of` and
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,15 +70,44 @@ def torch_function(
     """
 
     def register(made: Callable) -> Callable:
+        shown = _with_numpy_names(made)
         for name in names:
-            _enter(name, made, methods, function)
+            _enter(name, shown, methods, function)
             if inplace:
-                setattr(Tensor, f"{name}_", _in_place_method(made, f"{name}_"))
+                setattr(Tensor, f"{name}_", _in_place_method(shown, f"{name}_"))
         if grad is not None:
             entry_of(grad[0]).title = grad[1]
         return made
 
     return register
+
+
+# PyTorch's name of an argument -> NumPy's, which its own functions take as well.
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+
+
+def _with_numpy_names(made: Callable) -> Callable:
+    """A function that takes `axis` for its argument `dim`, `keepdims` for `keepdim`."""
+    taken = made.__code__.co_varnames[: made.__code__.co_argcount]
+    renamed = {NUMPY_NAMES[k]: k for k in taken if k in NUMPY_NAMES}
+    if not renamed or made.__name__.rstrip("_") in _IN_PYTHON:
+        return made
+
+    @functools.wraps(made)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        for given in kwargs.keys() & renamed.keys():
+            if renamed[given] in kwargs:
+                raise TypeError(
+                    f"{made.__name__}() got an unexpected keyword argument '{given}'"
+                )
+            kwargs[renamed[given]] = kwargs.pop(given)
+        return made(*args, **kwargs)
+
+    return function
+
+
+# What PyTorch has written in Python knows its own names only.
+_IN_PYTHON = {"norm", "split"}
 
 
 def _enter(name: str, made: Callable, methods: bool, function: bool) -> None:
