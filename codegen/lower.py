@@ -211,8 +211,7 @@ class Lowering:
         if isinstance(v, Const) and isinstance(v.value, np.generic):
             return self._numpy_scalar(v, node)
         made = self.expression(v)
-        if self.context.backend.name == "jax" and _is_row_of_constant(v, node):
-            # A NumPy array refuses a traced index.
+        if self.context.backend.name == "jax" and _needs_jax_array(v, node):
             library = name(self.context.backend.alias)
             return ast.Call(ast.Attribute(library, "asarray", ast.Load()), [made], [])
         return made
@@ -488,10 +487,16 @@ class Lowering:
         return None
 
 
-def _is_row_of_constant(v: Value, node: Node) -> bool:
-    if node.op is not getitem or not isinstance(v, Const) or v is not node.inputs[0]:
+def _needs_jax_array(v: Value, node: Node) -> bool:
+    """Whether the node asks of a captured array what NumPy's own have not.
+
+    That is a traced index, or `.at`.
+    """
+    if not isinstance(v, Const) or v is not node.inputs[0]:
         return False
-    return any(not isinstance(u, Const) for u in node.inputs[1:])
+    if node.op.inplace is not None:
+        return True
+    return node.op is getitem and any(not isinstance(u, Const) for u in node.inputs[1:])
 
 
 class Constants:

@@ -135,3 +135,22 @@ def test_sources_are_of_jax():
     ):
         assert "import jax.numpy as jnp" in str(source)
         assert "import numpy" not in str(source)
+
+
+WEIGHTS = np.arange(6.0) + 1.0
+
+
+def test_a_captured_array_takes_updates() -> None:
+    """The cotangent of a weighted sum starts as the weights, and is updated."""
+
+    def f(x):
+        out = np.zeros(6)
+        out[::2] = x
+        out[1::2] += out[::2]
+        return np.sum(out * WEIGHTS)
+
+    x = np.array([0.5, -1.0, 2.0])
+    want = WEIGHTS[::2] + WEIGHTS[1::2]
+    np.testing.assert_allclose(tg.grad(f, backend="jax")(x), want, rtol=1e-12)
+    np.testing.assert_allclose(tg.grad(f)(x), want, rtol=1e-12)
+    np.testing.assert_array_equal(WEIGHTS, np.arange(6.0) + 1.0)
