@@ -143,10 +143,27 @@ def squared(a):
     return a * a
 
 
+class Cached:
+    @functools.lru_cache  # noqa: B019
+    def squared(self, a):
+        return a * a
+
+
+class Derived(Cached):
+    pass
+
+
+CACHED = Derived()
+
+
 def test_caches_are_passed_by() -> None:
     """A number in the cache has no gradient; a traced one is of another trace."""
+    before = vars(Cached)["squared"]
     squared(1.5)
-    for f in (squared, lambda a: squared(a) + 1.0):
+    CACHED.squared(1.5)
+    for f in (squared, lambda a: squared(a) + 1.0, lambda a: CACHED.squared(a)):
         for a in (1.5, 1.5, 2.5, 1.5):
             assert tg.grad(f)(a) == 2.0 * a
     assert squared(1.5) == 2.25
+    assert vars(Cached)["squared"] is before
+    assert "squared" not in vars(Derived)

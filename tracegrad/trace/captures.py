@@ -30,7 +30,7 @@ import numpy as np
 
 from tracegrad.trace.deciding import deciding_in, only_calls_type
 from tracegrad.trace.frames import is_users
-from tracegrad.trace.interpose import original_of
+from tracegrad.trace.interpose import CACHED, original_of
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -47,8 +47,9 @@ class Read:
 
     Attributes:
         where: the dict, cell or object that it is read from.
-        kind: "global", "cell", "attribute", "method" (the function behind it) or
-            "absent" (an attribute that is asked for and is not there).
+        kind: "global", "cell", "attribute", "method" (the function behind it),
+            "cached" (one of a class, under `functools.lru_cache`) or "absent" (an
+            attribute that is asked for and is not there).
         name: the key or attribute name.
         value: what was there when the scan was made.
     """
@@ -367,6 +368,10 @@ class Captures:
                 self._read("attribute", cls, name, found)
             else:
                 self._read("method", obj, name, found)
+        elif type(found) is CACHED:
+            self._enter(found.__wrapped__, name)
+            owners = [c for c in cls.__mro__ if vars(c).get(name) is found]
+            self._read("cached", owners[0], name, found)
         elif type(found) is staticmethod:
             self._read("attribute", obj, name, found.__func__)
         elif type(found) is classmethod:

@@ -451,6 +451,11 @@ def _imported(*args: Any, **kwargs: Any) -> Any:
     return stand_in(module) if inside else module
 
 
+def _made(kind: str, value: Any) -> Any:
+    # A method is bound to its object, which a stand-in would not be.
+    return value.__wrapped__ if kind == "cached" else stand_in(value)
+
+
 class swapping_reads:
     """Context: stand-ins in the cells and attributes that a function reads.
 
@@ -466,7 +471,7 @@ class swapping_reads:
         self.reads = [
             (kind, where, name, value, made)
             for kind, where, name, value in reads
-            if kind != "global" and (made := stand_in(value)) is not value
+            if kind != "global" and (made := _made(kind, value)) is not value
         ]
 
     def __enter__(self) -> None:
@@ -491,6 +496,10 @@ class swapping_reads:
         if kind == "cell":
             if where.cell_contents is old:
                 where.cell_contents = new
+            return
+        if kind == "cached":
+            if vars(where).get(name) is old:
+                setattr(where, name, new)
             return
         space = getattr(where, "__dict__", None)
         if type(space) is dict and space.get(name) is old:
