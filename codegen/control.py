@@ -19,8 +19,9 @@ from tracegrad.codegen.ownership import changing, shown_values, updated_carries
 from tracegrad.codegen.plan import Body
 from tracegrad.codegen.rebinding import is_free, kept_variable
 from tracegrad.codegen.solvers import write_solver
-from tracegrad.codegen.template import literal, name, number
+from tracegrad.codegen.template import literal, name, names_in, number
 from tracegrad.ir.graph import Graph, Node, Value
+from tracegrad.ir.symbols import sizes_in
 from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, uncounted, undefined
 from tracegrad.ops.index import getitem
 from tracegrad.ops.solvers import is_solver
@@ -404,7 +405,7 @@ class _Writer:
         for variable, value in pairs:
             if isinstance(value, ast.Name) and value.id == variable:
                 continue
-            if not bound.isdisjoint(_names_in(value)):
+            if not bound.isdisjoint(names_in(value)):
                 # It must not see the first value of another carry.
                 lower.assign_at_once(pairs, node)
                 return
@@ -536,15 +537,22 @@ class _Writer:
                 make = ast.Attribute(library, function, ast.Load())
                 lower.assign(variable, ast.Call(make, [name(variable)], []), node)
             lower.variables[output] = variable
-        if loop.count is not None:
-            if stacks:
-                variable, _, kind, _ = stacks[-1]
-                length: ast.expr = ast.Call(name("len"), [name(variable)], [])
-                if kind != RESULT:
-                    length = ast.BinOp(length, ast.Sub(), number(1))
-                lower.access[loop.count] = length
-            else:
-                lower.variables[loop.count] = self.count
+        if loop.count is None:
+            return
+        if stacks:
+            variable, _, kind, _ = stacks[-1]
+            length: ast.expr = ast.Call(name("len"), [name(variable)], [])
+            if kind != RESULT:
+                length = ast.BinOp(length, ast.Sub(), number(1))
+            lower.access[loop.count] = length
+        else:
+            lower.variables[loop.count] = self.count
+        steps = node.attrs["steps"]
+        if not loop.counted and any(steps in sizes_in(n) for n in lower.graph.walk()):
+            # An array is made that has as many rows.
+            size = lower.context.size(steps)
+            assert isinstance(size, ast.Name)
+            lower.assign(size.id, lower.expression(loop.count), node)
 
 
 def carry_names(lower: ControlLowering, node: Node) -> list[str]:
@@ -590,7 +598,3 @@ class Counters:
         if key not in self._given:
             self._given[key] = namer.claim(wanted)
         return self._given[key]
-
-
-def _names_in(tree: ast.expr) -> set[str]:
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

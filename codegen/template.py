@@ -53,6 +53,11 @@ def name(identifier: str) -> ast.Name:
     return ast.Name(identifier, ast.Load())
 
 
+def names_in(tree: ast.AST) -> set[str]:
+    """The variables that stand in a tree."""
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+
+
 def literal(value: Any, context: Context) -> ast.expr:
     """A static attribute or a scalar constant as an expression."""
     if isinstance(value, Dim):
@@ -343,7 +348,7 @@ def _static_return(function: Callable, attrs: dict[str, Any]) -> ast.expr | None
 
 def _evaluate(node: ast.expr, function: Callable, attrs: dict[str, Any]) -> tuple:
     """(True, value) of an expression that reads attributes only, else (False, None)."""
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names = names_in(node)
     space = {**function.__globals__, **attrs}
     if not names & attrs.keys() or names & {"fill", "xp"}:
         return False, None  # a call of the library is what is printed

@@ -128,3 +128,18 @@ def test_batches(f) -> None:
     rows = np.stack([X, 0.3 * X])
     wanted = np.stack([tg.grad(f)(x) for x in rows])
     np.testing.assert_allclose(tg.vmap(tg.grad(f))(rows), wanted, rtol=1e-10)
+
+
+def counted_apart(x):
+    v = x
+    while np.sum(v) > 1.0:
+        v = np.tanh(v)
+    return np.sum(v)
+
+
+def test_an_array_with_a_row_for_each_turn() -> None:
+    """Its size, which nothing tells before the loop, has a variable."""
+    gradient = tg.grad(counted_apart)
+    hessian = differences(gradient, X, 1e-6)
+    for second in (tg.jacrev(gradient), tg.jacrev(tg.jacrev(counted_apart))):
+        np.testing.assert_allclose(second(X), hessian, rtol=1e-5, atol=1e-8)
