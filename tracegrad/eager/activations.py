@@ -16,7 +16,7 @@ from tracegrad.eager.arithmetic import clamp, where
 from tracegrad.eager.engine import Entry, entry_of
 from tracegrad.eager.faster import BODIES
 from tracegrad.eager.inplace import in_place, named
-from tracegrad.eager.registry import op_function, torch_function, write_out
+from tracegrad.eager.registry import op_function, own_rules, torch_function, write_out
 from tracegrad.eager.statistics import floating
 from tracegrad.eager.tensor import Tensor, wrap
 from tracegrad.ops import elementary, select, special, trigonometry
@@ -67,6 +67,10 @@ op_function(trigonometry.hypot, "hypot", grad="HypotBackward0", inplace=True)
 op_function(select.fmax, "fmax", grad="FmaxBackward0")
 op_function(select.fmin, "fmin", grad="FminBackward0")
 op_function(select.copysign, "copysign", grad="CopysignBackward0", zero=True)
+own_rules(trigonometry.arctan2, rules.ARCTAN2)
+own_rules(trigonometry.hypot, rules.HYPOT)
+own_rules(select.fmax, rules.FMAX)
+own_rules(select.fmin, rules.FMIN)
 
 
 @torch_function("rsqrt", methods=True, inplace=True)

@@ -35,7 +35,14 @@ def _of_variance(ct, y, x, *, axis, ddof, keepdims):
 
 
 def _of_larger(ct, x, y):
-    return where(x == y, 0.5 * ct, where(x > y, ct, 0.0))
+    # Where one of them is no number, both get all.
+    return where(x == y, 0.5 * ct, where(x < y, 0.0, ct))
+
+
+def _by_square(ct, x, y):
+    """PyTorch's slope of an angle at the origin is 0."""
+    square = x * x + y * y
+    return ct * where(square == 0, 0.0, 1.0 / square)
 
 
 # At a tie both operands get half.
@@ -46,6 +53,20 @@ MAXIMUM = [
 MINIMUM = [
     lambda ct, z, x, y: _of_larger(ct, y, x),
     lambda ct, z, x, y: _of_larger(ct, x, y),
+]
+# At a tie the first one gets all, also beside what is no number.
+FMAX = [
+    lambda ct, z, x, y: where(x >= y, ct, where(y != y, ct, 0.0)),
+    lambda ct, z, x, y: where(x >= y, 0.0, where(y != y, 0.0, ct)),
+]
+FMIN = [
+    lambda ct, z, x, y: where(x <= y, ct, where(y != y, ct, 0.0)),
+    lambda ct, z, x, y: where(x <= y, 0.0, where(y != y, 0.0, ct)),
+]
+HYPOT = [lambda ct, z, x, y: ct * (x / z), lambda ct, z, x, y: ct * (y / z)]
+ARCTAN2 = [
+    lambda ct, z, y, x: _by_square(ct, x, y) * x,
+    lambda ct, z, y, x: -(_by_square(ct, x, y) * y),
 ]
 # PyTorch keeps the operands of a quotient, not the quotient.
 DIVIDE = [
