@@ -92,7 +92,6 @@ WHY = {
 HOW = {
     "inference_mode": "works; saves no time",
     "save_on_cpu": "arrays are on the CPU already; packs and unpacks them",
-    "Variable": "works; a function, as in PyTorch `isinstance` asks for a tensor",
     "manual_seed": "other random numbers than PyTorch's",
     "rand": "other random numbers than PyTorch's",
     "randn": "other random numbers than PyTorch's",

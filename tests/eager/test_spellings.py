@@ -44,3 +44,18 @@ def test_the_same_by_keyword(expression):
         return made, x.grad
 
     agree(program, text="split" not in expression)
+
+
+OF_OLD = """
+isinstance(x, t.autograd.Variable) | isinstance(1, t.autograd.Variable)
+t.LongTensor([1, 2]) | t.DoubleTensor([1, 2]) | t.FloatTensor([1, 2])
+t.FloatTensor(2, 3).shape | t.IntTensor([1.5]) | t.BoolTensor([True])
+t.ByteTensor([1]) | isinstance(x, t.FloatTensor) | t.HalfTensor([0.5])
+isinstance(x, t.LongTensor) | t.LongTensor([2**53 + 1]) | t.nn.parameter.Parameter(x)
+t.autograd.Variable(x, requires_grad=True) | t.autograd.Variable(1)
+"""
+
+
+@pytest.mark.parametrize("expression", listed(OF_OLD))
+def test_types_of_old(expression):
+    agree(lambda t: eval(expression, {"t": t, "x": t.ones(2)}))

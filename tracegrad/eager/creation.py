@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracegrad.eager.dtypes import (
+    TENSOR_TYPES,
     default,
     dtype_of_scalar,
     from_numpy_dtype,
@@ -18,7 +19,7 @@ from tracegrad.eager.dtypes import (
     to_numpy_dtype,
 )
 from tracegrad.eager.modes import state
-from tracegrad.eager.registry import sizes_of, torch_function
+from tracegrad.eager.registry import FUNCTIONS, sizes_of, torch_function
 from tracegrad.eager.tensor import Tensor, device, wrap
 from tracegrad.eager.tensor import device as _device
 
@@ -148,10 +149,22 @@ def _legacy(*args: Any) -> Tensor:
 Tensor._legacy = staticmethod(_legacy)
 
 
-@torch_function("FloatTensor")
-def FloatTensor(*args: Any) -> Tensor:
-    """A float32 tensor, as of old."""
-    return _legacy(*args).to(from_numpy_dtype(np.float32))
+class _TensorType(type):
+    """The types of old: `torch.LongTensor([1, 2])`, also for `isinstance`."""
+
+    holds: Any
+
+    def __call__(cls, *args: Any) -> Tensor:
+        if len(args) == 1 and isinstance(args[0], list | tuple | np.ndarray):
+            return made(_array_of(args[0]).astype(cls.holds.numpy))
+        return _legacy(*args).to(cls.holds)
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, Tensor) and x.dtype is cls.holds
+
+
+for _dtype_of_type, _name in TENSOR_TYPES.items():
+    FUNCTIONS[_name] = _TensorType(_name, (), {"holds": _dtype_of_type})
 
 
 # -------------------------------------------------------------------- filled with one

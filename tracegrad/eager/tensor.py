@@ -552,14 +552,23 @@ class Parameter(Tensor, metaclass=_ParameterType):
         pass
 
 
-def Variable(data: Any, requires_grad: bool = False, volatile: Any = None) -> Tensor:
+class _VariableType(type):
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, Tensor)
+
+    def __call__(
+        cls, data: Any, requires_grad: bool = False, volatile: Any = None
+    ) -> Any:
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                f"Variable data has to be a tensor, but got {type(data).__name__}"
+            )
+        made = data.detach()
+        return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+class Variable(metaclass=_VariableType):
     """The tensor itself, as a leaf; the class of old has merged with `Tensor`."""
-    if not isinstance(data, Tensor):
-        raise TypeError(
-            f"Variable data has to be a tensor, but got {type(data).__name__}"
-        )
-    made = data.detach()
-    return made.requires_grad_(requires_grad) if requires_grad else made
 
 
 __all__ = ["Parameter", "Size", "Tensor", "Variable", "device", "to_numpy_dtype"]

@@ -1,0 +1,5 @@
+"""`torch.nn.parameter`."""
+
+from tracegrad.eager.tensor import Parameter
+
+__all__ = ["Parameter"]
