@@ -47,6 +47,7 @@ def test_the_same_by_keyword(expression):
 
 
 OF_OLD = """
+x.type(t.float64) | x.type(t.LongTensor) | x.type("torch.DoubleTensor") | x.type()
 isinstance(x, t.autograd.Variable) | isinstance(1, t.autograd.Variable)
 t.LongTensor([1, 2]) | t.DoubleTensor([1, 2]) | t.FloatTensor([1, 2])
 t.FloatTensor(2, 3).shape | t.IntTensor([1.5]) | t.BoolTensor([True])

@@ -109,7 +109,9 @@ class _Type(ArrayType):
 
     def __call__(self, to: Any = None) -> Any:
         if to is not None:
-            raise TypeError("type() with an argument is not supported; use x.to(dtype)")
+            names = {f"torch.{name}": d for d, name in TENSOR_TYPES.items()}
+            wanted = getattr(to, "holds", to)  # a type of old, such as LongTensor
+            return self.__dict__["of"].to(names.get(wanted, wanted))
         return f"torch.{TENSOR_TYPES[from_numpy_dtype(self.dtype)]}"
 
 
@@ -236,7 +238,9 @@ class Tensor:
     @property
     def type(self) -> Any:
         """`x.type()` is the old name of the tensor type."""
-        return _Type(self._data.shape, self._data.dtype)
+        made = _Type(self._data.shape, self._data.dtype)
+        made.__dict__["of"] = self
+        return made
 
     @property
     def device(self) -> device:
