@@ -167,3 +167,15 @@ def test_caches_are_passed_by() -> None:
     assert squared(1.5) == 2.25
     assert vars(Cached)["squared"] is before
     assert "squared" not in vars(Derived)
+
+
+def test_names_that_are_no_names_are_not_followed() -> None:
+    """pytest rewrites `assert` with a global that leads to all tests of the session."""
+    from tracegrad.trace.captures import Captures
+
+    code = compile("a + b", "<cell>", "eval")
+    space = {"a": 1, "b": 2, "@pytest_ar": object()}
+    rewritten = code.replace(co_names=("a", "@pytest_ar"))
+    captures = Captures()
+    captures.add_code(rewritten, space)
+    assert {name for _, name in captures.reads} == {"a"}

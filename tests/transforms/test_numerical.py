@@ -79,7 +79,13 @@ def test_it_shows_in_the_source_and_in_the_saved_file(tmp_path):
         "print(*saved.level_grad(numpy.array([1.0, 2.0, 3.0])))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=path.parent, capture_output=True, text=True
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.insert(0, {str(path.parent)!r})\n{program}",
+        ],
+        capture_output=True,
+        text=True,
     )
     assert ran.stderr == ""
     np.testing.assert_allclose([float(x) for x in ran.stdout.split()], g(Q), rtol=1e-15)

@@ -204,7 +204,13 @@ def test_the_source_of_a_root_reads_as_by_hand(tmp_path):
         "print(*saved.by_brentq_value_and_grad(1.5))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=path.parent, capture_output=True, text=True
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.insert(0, {str(path.parent)!r})\n{program}",
+        ],
+        capture_output=True,
+        text=True,
     )
     assert ran.stderr == ""
     np.testing.assert_allclose([float(x) for x in ran.stdout.split()], g(1.5))
@@ -311,7 +317,13 @@ def test_the_saved_file_of_an_equation(tmp_path):
         " numpy.linspace(0.0, 2.0, 5)); print(*d[0], d[1])"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=path.parent, capture_output=True, text=True
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.insert(0, {str(path.parent)!r})\n{program}",
+        ],
+        capture_output=True,
+        text=True,
     )
     assert ran.stderr == ""
     d_y0, d_w = g(Y0, 1.3, 0.4, TIMES)

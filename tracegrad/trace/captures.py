@@ -39,6 +39,7 @@ RAW = (array.array, bytearray)
 CONTAINERS = (list, tuple, set, frozenset, collections.deque, *MAPPINGS, *RAW)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum), type)
 _MAX_READS = 2000
+_MAX_OBJECTS = 4000  # each is looked at again for each name that is found later
 _SMALL = 1024  # bytes of an array that is compared
 
 
@@ -255,7 +256,9 @@ class Captures:
             self.names |= texts
             self.asked |= texts
         for name in globals_of(code):
-            if name in space:
+            # What a rewriter of code put there (pytest's `@pytest_ar`) is no name of
+            # the user's, and leads to all that the rewriter knows.
+            if name in space and name.isidentifier():
                 self._read("global", space, name, original_of(space[name]))
         for constant in code.co_consts:
             if type(constant) is CodeType:
@@ -320,7 +323,7 @@ class Captures:
                 self._objects[id(value)] = value
                 for part_name, part in _parts(value):
                     self._enter(part, part_name)
-        elif _is_object(value):
+        elif _is_object(value) and len(self._objects) < _MAX_OBJECTS:
             self._objects.setdefault(id(value), value)
             inner = getattr(value, "__wrapped__", None)
             if inner is not None:
