@@ -4,6 +4,7 @@ import functools
 import timeit
 
 import numpy as np
+from scipy.special import logsumexp
 
 X = np.array([0.5, -1.5, 2.0])
 RATE = 0.5
@@ -14,6 +15,10 @@ DATA = np.array([1.0, 2.0, 3.0])
 
 def helper(x):
     return x * RATE
+
+
+def scaled(x, by=2.0):
+    return x * by
 
 
 def holds(run) -> bool:
@@ -45,6 +50,17 @@ def test_kinds_of_numbers_differ(traced, monkeypatch) -> None:
 def test_functions_by_identity(traced, monkeypatch) -> None:
     run = traced(lambda x: helper(x), X)
     monkeypatch.setitem(globals(), "helper", lambda x: x)
+    assert not holds(run)
+
+
+def test_defaults_of_what_is_traced_through(traced, monkeypatch) -> None:
+    """Those of a library's function are read by no trace, and not asked for."""
+    run = traced(lambda x: scaled(logsumexp(x)), X)
+    (guard,) = run.traced.guards
+    assert guard.describe == "unchanged: logsumexp, scaled, __defaults__"
+    monkeypatch.setattr(logsumexp, "__defaults__", (0, None, False, False))
+    assert holds(run)
+    monkeypatch.setattr(scaled, "__defaults__", (3.0,))
     assert not holds(run)
 
 

@@ -220,9 +220,13 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
         peak = peak.clip(-largest, largest)
     share = xp.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
-    share /= total if finite else xp.where(total == 0.0, 1.0, total)
-    with xp.errstate(divide="ignore"):
+    if finite:
+        share /= total
         total = xp.log(total) + peak
+    else:
+        share /= xp.where(total == 0.0, 1.0, total)
+        with xp.errstate(divide="ignore"):
+            total = xp.log(total) + peak
     return total if keepdims else total.squeeze(axis), share
 
 

@@ -273,12 +273,13 @@ class Captures:
             code.co_freevars, function.__closure__ or (), strict=True
         ):
             self._cell(cell, name)
+        if not is_users(code.co_filename):
+            return
         for name in ("__defaults__", "__kwdefaults__"):
             found = getattr(function, name)
             if found:
                 self._read("attribute", function, name, found)
-        if is_users(code.co_filename):
-            self._code(code, function.__globals__)
+        self._code(code, function.__globals__)
 
     def _cell(self, cell: CellType, name: str) -> None:
         try:

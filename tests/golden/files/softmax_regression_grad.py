@@ -50,9 +50,13 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
         peak = peak.clip(-largest, largest)
     share = np.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
-    share /= total if finite else np.where(total == 0.0, 1.0, total)
-    with np.errstate(divide="ignore"):
+    if finite:
+        share /= total
         total = np.log(total) + peak
+    else:
+        share /= np.where(total == 0.0, 1.0, total)
+        with np.errstate(divide="ignore"):
+            total = np.log(total) + peak
     return total if keepdims else total.squeeze(axis), share
 
 
