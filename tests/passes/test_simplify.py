@@ -41,7 +41,7 @@ class Maker:
         x = self.pick()
         kind = self.rng.choice(
             ["negative", "number", "binary", "scalar", "broadcast", "view", "sum",
-             "matmul", "cast", "self", "write", "fill", "identity"]
+             "matmul", "cast", "self", "write", "fill", "identity", "choose"]
         )  # fmt: skip
         made = getattr(self, kind)(x)
         if made is not None:
@@ -111,6 +111,25 @@ class Maker:
             return OPS["getitem"](OPS["zeros_like"](x), index=(0,))
         scaled = unit * d if kind == 1 else 2.0 * (d * unit) if kind == 2 else unit
         return OPS["matmul"](x, scaled)
+
+    def choose(self, x: Ref) -> Ref | None:
+        """The sum over one element of each row, or of some rows twice."""
+        if len(x.shape) != 2:
+            return None
+        n, m = x.shape
+        rows = self.builder.record(OPS["arange"], (), {"stop": n})
+        if self.rng.random() < 0.3:  # other rows, which the rule must leave alone
+            rows = self.builder.wrap(Const(self.rng.integers(-n, n, size=n)))
+        columns = self.builder.wrap(Const(self.rng.integers(-m, m, size=n)))
+        one = self.rng.random() < 0.5
+        update = self.pool[0] if one else OPS["getitem"](x, index=(FULL, 0))
+        made = OPS["scatter_add"](
+            OPS["zeros_like"](x), update, rows, columns,
+            index=(ARRAY, ARRAY), unique=False,
+        )  # fmt: skip
+        axis = int(self.rng.random() < 0.8)
+        kept = bool(self.rng.random() < 0.5)
+        return OPS["sum"](made, axis=axis, keepdims=kept) + 1.0
 
     def cast(self, x: Ref) -> Ref:
         return OPS["astype"](x, dtype=np.dtype("float64"))

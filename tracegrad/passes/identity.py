@@ -12,7 +12,8 @@ import numpy as np
 
 from tracegrad.ir.dims import product
 from tracegrad.ir.graph import Const, Node, Value
-from tracegrad.ops.create import dim, eye, full_like, size, zeros, zeros_like
+from tracegrad.ir.index import ARRAY
+from tracegrad.ops.create import arange, dim, eye, full_like, size, zeros, zeros_like
 from tracegrad.ops.diagonal import diag
 from tracegrad.ops.elementwise import add, divide, multiply, negative, subtract
 from tracegrad.ops.index import FULL, getitem
@@ -246,6 +247,43 @@ def sum_of_transpose(r: Rewriter, node: Node) -> Any:
     if node.attrs["keepdims"]:
         return None
     return sum(r.ref(made.inputs[0]), **{**node.attrs, "axis": 1 - axis})
+
+
+@rewrites(sum)
+def sum_of_chosen(r: Rewriter, node: Node) -> Any:
+    """The sum over each row of zeros with one element written is that element.
+
+    `z = zeros; z[np.arange(n), labels] = c` is what the slope of a classifier's loss
+    starts from.
+    """
+    v, out = node.inputs[0], node.outputs[0].type
+    made = r.source(v, setitem, False) or r.source(v, scatter_add, False)
+    if made is None or node.attrs["axis"] not in (1, (1,)) or v.type.ndim != 2:
+        return None
+    base, update, *places = made.inputs
+    if made.attrs["index"] != (ARRAY, ARRAY) or any(p.type.ndim > 1 for p in places):
+        return None
+    rows = r.made_by.get(places[0])
+    if rows is None or rows.op is not arange or rows.attrs["start"]:
+        return None
+    count = v.type.shape[0]
+    if rows.outputs[0].type.shape != (count,) or update.type.shape not in (
+        (),
+        (count,),
+    ):
+        return None
+    if update.type.dtype != out.dtype or not _is_zeros(r, base):
+        return None
+    if not update.type.shape:
+        return broadcast_to(r.ref(update), shape=out.shape)
+    return (
+        getitem(r.ref(update), index=(FULL, None)) if out.ndim == 2 else r.ref(update)
+    )
+
+
+def _is_zeros(r: Rewriter, v: Value) -> bool:
+    made = r.made_by.get(v)
+    return made is not None and made.op in (zeros, zeros_like)
 
 
 @rewrites(getitem, reshape, transpose)

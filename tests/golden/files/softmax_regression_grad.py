@@ -93,10 +93,10 @@ def softmax_regression_vjp(params, x, labels):
     out = -np.mean(part)  # models.py:31
 
     def pullback(d_out):
+        d_minus = -d_out / part.size
         d_log_probs = np.zeros_like(log_probs)
-        d_log_probs[arange, labels] = -d_out / part.size  # of models.py:31
-        # of models.py:30
-        d_logits = d_log_probs - d_log_probs.sum(axis=1, keepdims=True) * softmax
+        d_log_probs[arange, labels] = d_minus  # of models.py:31
+        d_logits = d_log_probs - d_minus * softmax  # of models.py:30
         d_b = d_logits.sum(axis=0)
         d_w = x.T @ d_logits  # of models.py:29
         return ({"w": d_w, "b": d_b},)
@@ -117,10 +117,10 @@ def softmax_regression_value_and_grad(params, x, labels):
     part = log_probs[arange, labels]
     out = -np.mean(part)  # models.py:31
     # backward
+    d_ratio = -1.0 / part.size
     d_log_probs = np.zeros_like(log_probs)
-    d_log_probs[arange, labels] = -1.0 / part.size  # of models.py:31
-    # of models.py:30
-    d_logits = d_log_probs - d_log_probs.sum(axis=1, keepdims=True) * softmax
+    d_log_probs[arange, labels] = d_ratio  # of models.py:31
+    d_logits = d_log_probs - d_ratio * softmax  # of models.py:30
     d_b = d_logits.sum(axis=0)
     d_w = x.T @ d_logits  # of models.py:29
     return out, {"w": d_w, "b": d_b}
