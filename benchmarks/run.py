@@ -141,12 +141,14 @@ def compare(workload: workloads.Workload, effort: Effort) -> tuple[Table, float]
     return table, ratios["tracegrad"]
 
 
-def seconds_to_emit(nodes: int) -> float:
+def seconds_to_emit(
+    make: Callable[[int], tuple[workloads.Function, tuple[Any, ...]]], nodes: int
+) -> float:
     """Seconds to trace a function of so many nodes and to emit its gradient.
 
     The function is new each time, so nothing of it is in any cache.
     """
-    function, args = workloads.long_chain(nodes)
+    function, args = make(nodes)
     start = time.perf_counter()
     str(tg.value_and_grad(function).source(*args))
     return time.perf_counter() - start
@@ -154,15 +156,20 @@ def seconds_to_emit(nodes: int) -> float:
 
 def compare_sizes(effort: Effort) -> tuple[Table, float]:
     """Measures tracing and emitting; gives the table and the longest time."""
-    seconds_to_emit(100)  # loads what is loaded at first use
-    table = Table("nodes", "seconds", "µs per node", title="Trace and emit")
-    seconds = {}
-    for nodes in NODES:
-        tries = 1 if effort is QUICK else 3
-        seconds[nodes] = min(seconds_to_emit(nodes) for _ in range(tries))
-        each = seconds[nodes] / nodes * 1e6
-        table.add_row(f"{nodes:,}", f"{seconds[nodes]:.2f}", f"{each:.0f}")
-    return table, seconds[NODES[-1]]
+    table = Table("graph", "nodes", "seconds", "µs per node", title="Trace and emit")
+    longest = 0.0
+    for title, make in (
+        ("folds into a loop", workloads.long_chain),
+        ("does not fold", workloads.mixed_chain),
+    ):
+        seconds_to_emit(make, 100)  # loads what is loaded at first use
+        for nodes in NODES:
+            tries = 1 if effort is QUICK else 3
+            seconds = min(seconds_to_emit(make, nodes) for _ in range(tries))
+            each = seconds / nodes * 1e6
+            table.add_row(title, f"{nodes:,}", f"{seconds:.2f}", f"{each:.0f}")
+            longest = max(longest, seconds)
+    return table, longest
 
 
 def main() -> int:

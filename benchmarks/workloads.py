@@ -140,3 +140,23 @@ def long_chain(nodes: int) -> tuple[Function, tuple[Any, ...]]:
         return np.sum(y)
 
     return long_loop, (np.linspace(0.5, 1.0, 10),)
+
+
+def mixed_chain(nodes: int) -> tuple[Function, tuple[Any, ...]]:
+    """As `long_chain`, of ops in an order without a pattern, which no loop can hold."""
+    steps = (
+        lambda y, x: np.sin(y),
+        lambda y, x: y * x,
+        lambda y, x: y + x,
+        lambda y, x: np.tanh(y),
+        lambda y, x: x - y,
+    )
+    order = np.random.default_rng(0).integers(0, len(steps), size=nodes)
+
+    def long_mixture(x):
+        y = x
+        for k in order.tolist():
+            y = steps[k](y, x)
+        return np.sum(y)
+
+    return long_mixture, (np.linspace(0.5, 1.0, 10),)
