@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.deciding import deciding_in, only_calls_type
+from tracegrad.trace.deciding import deciding_in, identities, only_calls_type
 from tracegrad.trace.frames import is_users
 from tracegrad.trace.interpose import CACHED, original_of
 
@@ -112,6 +112,7 @@ class Captures:
         generators: random generators among them.
         rows: id of each array that a row was read of.
         libraries: modules of others in cells, which are not guarded.
+        identities: whether some code compares by identity, see `deciding.py`.
     """
 
     def __init__(self) -> None:
@@ -120,6 +121,7 @@ class Captures:
         self.generators: dict[int, Any] = {}
         self.names: set[str] = set()
         self.rows: set[int] = set()
+        self.identities = False
         self._sharing: tuple[int, dict[int, list[np.ndarray]]] = 0, {}
         self.asked: set[str] = set()  # of these, the ones that need not be there
         self.libraries: list[Read] = []
@@ -250,6 +252,7 @@ class Captures:
         if id(code) in self._codes:
             return
         self._codes[id(code)] = (code, space)
+        self.identities = self.identities or bool(identities(code))
         self.names.update(code.co_names)
         if not _ASKING.isdisjoint(code.co_names):
             texts = {c for c in code.co_consts if type(c) is str and c.isidentifier()}

@@ -9,6 +9,7 @@ of these names are guarded by their content.
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
 from collections.abc import Iterator
 from types import CodeType
@@ -190,3 +191,38 @@ def _calls_type(tree: ast.AST) -> bool:
         elif isinstance(node, ast.FunctionDef) and node.returns:
             fine |= set(map(id, ast.walk(node.returns)))
     return named <= fine
+
+
+# ------------------------------------------------------------- what is asked of nobody
+_IS = dis.opmap["IS_OP"]
+_SINGLE = (None, Ellipsis, NotImplemented)  # a traced value is none of these
+_COMPARED: dict[int, tuple[CodeType, str]] = {}
+
+
+def identities(code: CodeType) -> str:
+    """What a code object compares by identity, besides `None` and its like.
+
+    "" for nothing, "truth" if one side is spelled `True` or `False`, else "name".
+    """
+    if _IS not in code.co_code[::2]:
+        return ""
+    found = _COMPARED.get(id(code))
+    if found is None:
+        if len(_COMPARED) > _MAX_CODES:
+            _COMPARED.clear()
+        found = _COMPARED[id(code)] = (code, _identities(code))
+    return found[1]
+
+
+def _identities(code: CodeType) -> str:
+    before: list[dis.Instruction] = []
+    kind = ""
+    for i in dis.get_instructions(code):
+        if i.opcode == _IS:
+            sides = [b.argval for b in before[-2:] if b.opname == "LOAD_CONST"]
+            if any(side is True or side is False for side in sides):
+                return "truth"
+            if not any(side is single for side in sides for single in _SINGLE):
+                kind = "name"
+        before.append(i)
+    return kind

@@ -61,11 +61,13 @@ class Demand:
     Attributes:
         session: the trace.
         count: number of guards so far.
+        truths: whether one is a `bool` of Python's, where its node does not tell.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.count = 0
+        self.truths: dict[Value, bool] = {}
         self.sizes: dict[str, int] = {}
         self._data: dict[Value, Any] = dict(session.values or {})
         self._numbers: dict[Any, int] = {}  # structure of a computation -> its number

@@ -44,9 +44,14 @@ def is_users(filename: str) -> bool:
     for name in _PACKAGES:
         if name in filename:
             return False
-    if f"{os.sep}site-packages{os.sep}" in filename:
+    if of_package(filename):
         return True
     return not filename.startswith(_LIBRARIES)
+
+
+def of_package(filename: str) -> bool:
+    """Whether a file is of a third party's package."""
+    return f"{os.sep}site-packages{os.sep}" in filename
 
 
 class Site:

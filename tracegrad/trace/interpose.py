@@ -35,6 +35,7 @@ from tracegrad.trace.distributions import (
     stand_in_of,
 )
 from tracegrad.trace.frames import is_users
+from tracegrad.trace.identity import by_python
 from tracegrad.trace.numpy_api import (
     accepted,
     call_function,
@@ -240,6 +241,8 @@ def _call_math(session: Session, function: Any, args: tuple, kwargs: dict) -> An
             raise unsupported(session, function)
         return function(*args, **kwargs)
     out = call_function(session, function, args, kwargs)
+    if isinstance(out, Handle) and out.dtype == bool:
+        return by_python(out)
     if session.narrow and isinstance(out, Handle) and out.dtype == np.float64:
         # `math` gives Python floats, which leave an array of float32 what it is.
         return enter(session, python_float, (out,), name=f"math.{function.__name__}")

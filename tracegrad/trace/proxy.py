@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.errors import ControlFlowError, ConversionError, UnsupportedError
+from tracegrad.errors import ControlFlowError, UnsupportedError
 from tracegrad.ir.graph import Value
-from tracegrad.ir.location import Location
 from tracegrad.ir.types import Dim
-from tracegrad.ops.cast import to_float
+from tracegrad.ops.cast import python_float, to_float
 from tracegrad.ops.define import HANDLERS, METHODS, OPERATORS, PROPERTIES, UPDATES, Op
 from tracegrad.ops.index import getitem, read, subscript
 from tracegrad.ops.infer import broadcast_shapes, result_dtype
@@ -33,7 +32,6 @@ from tracegrad.trace.boundary import (
 )
 from tracegrad.trace.buffers import (
     ARGUMENT,
-    DEPTH,
     Buffer,
     Handle,
     Unjoin,
@@ -42,6 +40,15 @@ from tracegrad.trace.buffers import (
     raveled_anew,
     refuse_write,
 )
+from tracegrad.trace.conversions import (
+    conversion,
+    data_of,
+    in_text,
+    name_of,
+    place_of,
+    shown_of,
+)
+from tracegrad.trace.identity import is_python_truth
 from tracegrad.trace.numpy_api import (
     FRESH_METHODS,
     call_function,
@@ -51,7 +58,7 @@ from tracegrad.trace.numpy_api import (
     update,
     write_out,
 )
-from tracegrad.trace.session import ACTIVE, Session
+from tracegrad.trace.session import Session
 from tracegrad.trace.sizes import Size, user_shape
 from tracegrad.trace.sparse import asked_by_sparse, with_sparse
 
@@ -110,6 +117,15 @@ def _unary(name: str) -> Callable:
     return apply
 
 
+def _absolute(self: Proxy) -> Any:
+    """`abs(x)`, which is a Python float if `x` is one."""
+    session = session_of(self)
+    made = enter(session, OPERATORS["__abs__"], (self,), name="abs")
+    if session.narrow and self.value.type.weak and made.dtype == np.float64:
+        return enter(session, python_float, (made,), name="abs")
+    return made
+
+
 def _in_place(name: str) -> Callable:
     def assign(self: Proxy, other: Any) -> Any:
         if not _takes(other):
@@ -142,7 +158,7 @@ def _hashed(self: Proxy) -> int:
     value = current(self)
     if value.type.shape:
         raise TypeError("unhashable type: 'numpy.ndarray'")
-    return hash(session_of(self).demand.settled(value, _conversion(self, "a key")))
+    return hash(session_of(self).demand.settled(value, conversion(self, "a key")))
 
 
 def _add_into_view(handle: Handle, name: str, value: Any) -> bool:
@@ -182,6 +198,8 @@ class Proxy(Handle):
             return _PYTHON.get(t.kind, Proxy)
         if t.shape or self.buffer.origin is ARGUMENT:
             return np.ndarray
+        if t.kind == "b" and is_python_truth(self):
+            return bool
         return t.dtype.type
 
     # -------------------------------------------------------------- what types tell
@@ -199,7 +217,7 @@ class Proxy(Handle):
         raise UnsupportedError(
             "assigning to x.shape is not supported",
             op="x.shape = ...",
-            at=_place(self),
+            at=place_of(self),
             fix="use x = x.reshape(...)",
         )
 
@@ -239,14 +257,14 @@ class Proxy(Handle):
         return bool((self == item).any())
 
     def __repr__(self) -> str:
-        number = _in_text(self)
-        return _named(self) if number is None else repr(number)
+        number = in_text(self)
+        return name_of(self) if number is None else repr(number)
 
     def __str__(self) -> str:
-        return str(_shown(self))
+        return str(shown_of(self))
 
     def __format__(self, spec: str) -> str:
-        shown = _shown(self)
+        shown = shown_of(self)
         return shown if type(shown) is str else format(shown, spec)
 
     def __getattr__(self, name: str) -> Any:
@@ -259,7 +277,7 @@ class Proxy(Handle):
             raise UnsupportedError(
                 f"no derivative rule yet for ndarray.{name}",
                 op=f"x.{name}",
-                at=_place(self),
+                at=place_of(self),
                 fix="write it with functions that have a rule",
             )
         raise AttributeError(f"a traced array has no attribute {name!r}")
@@ -310,27 +328,29 @@ class Proxy(Handle):
         if asked_by_sparse(1):
             # A 0-d object array says: leave the operator to the other operand.
             return np.array(None, dtype=object)
-        data = np.asarray(_data(self, "a plain array"), dtype=dtype)
+        data = np.asarray(data_of(self, "a plain array"), dtype=dtype)
         return data.copy() if copy else read_only(data)
 
     def __float__(self) -> float:
-        return float(_data(self, "a Python float"))
+        return float(data_of(self, "a Python float"))
 
     def __complex__(self) -> complex:
-        return complex(_data(self, "a Python complex"))
+        return complex(data_of(self, "a Python complex"))
 
     def __int__(self) -> int:
         value = current(self)
-        error = _conversion(self, "a Python int")
+        error = conversion(self, "a Python int")
         if value.type.kind == "c":
             raise error
         return session_of(self).decided(value, int, error)
 
     def __index__(self) -> int:
         value = current(self)
-        session, error = session_of(self), _conversion(self, "an index")
+        session, error = session_of(self), conversion(self, "an index")
+        if value.type.kind == "b" and self.__class__ is bool:
+            return int(session.decided(value, bool, error))
         if value.type.kind not in "iu" or value.type.shape:
-            return operator.index(_data(self, "an index"))
+            return operator.index(data_of(self, "an index"))
         return session.decided(value, int, error)
 
     def __bool__(self) -> bool:
@@ -356,19 +376,19 @@ class Proxy(Handle):
         """The element as a Python number; a float or complex one stays traced."""
         session = session_of(self)
         if session.is_concrete(current(self)):
-            return np.asarray(_data(self)).item(*at)
+            return np.asarray(data_of(self)).item(*at)
         if at:
             return (self[at] if len(at) > 1 else self.ravel()[at[0]]).item()
         kind = self.value.type.kind
         if kind in "iub":
             number = bool if kind == "b" else int
-            return session.decided(self.value, number, _conversion(self, "an int"))
+            return session.decided(self.value, number, conversion(self, "an int"))
         return enter(session, to_float, (self,), name="x.item()")
 
     def tolist(self) -> Any:
         """The elements as nested lists, of the numbers that `item` gives."""
         if session_of(self).is_concrete(current(self)):
-            return np.asarray(_data(self)).tolist()
+            return np.asarray(data_of(self)).tolist()
         return [row.tolist() for row in self] if self.ndim else self.item()
 
     def __copy__(self) -> Any:
@@ -378,41 +398,7 @@ class Proxy(Handle):
         return Method(self, "copy")()
 
     def __reduce__(self) -> Any:
-        raise _conversion(self, "a pickle")
-
-
-def _named(x: Proxy) -> str:
-    name = f"{x.value.hint}: " if x.value.hint else ""
-    return f"<traced {name}{x.value.type!r}>"
-
-
-def _in_text(x: Proxy) -> Any:
-    """The integer that a text is made of, guarded; None for any other value.
-
-    For `"layer" + str(n)` is a key.
-    """
-    session: Session = x.builder.session  # type: ignore[attr-defined]
-    if ACTIVE.session is not session or session.values is None or DEPTH.bodies:
-        return None
-    t = x.value.type
-    value = current(x)
-    if t.shape or t.kind not in "iub" or session.is_concrete(value):
-        return None
-    number = session.demand.settled(value, _conversion(x, "a text"))
-    return number if t.weak else t.dtype.type(number)
-
-
-def _shown(x: Proxy) -> Any:
-    """What to print of a proxy: its value in the call, if there is one."""
-    session: Session = x.builder.session  # type: ignore[attr-defined]
-    if ACTIVE.session is not session:
-        return _named(x)
-    if session.is_concrete(current(x)):
-        return _data(x)
-    number = _in_text(x)
-    if number is not None:
-        return number
-    return session.demand.shown(current(x), _named(x))
+        raise conversion(self, "a pickle")
 
 
 class Method:
@@ -493,45 +479,6 @@ def _traced_mask(x: Ref, key: Any, session: Session) -> Any:
     return METHODS["reshape"](key, (*shape, *[1] * missing)) if missing else key
 
 
-def _place(x: Handle) -> Location | None:
-    session: Session = x.builder.session  # type: ignore[attr-defined]
-    return session.place() if ACTIVE.session is session else None
-
-
-def _data(x: Proxy, wanted: str = "a number") -> Any:
-    """The data of a proxy that depends on constants only.
-
-    Raises:
-        ConversionError: if it is traced.
-    """
-    session = session_of(x)
-    value = current(x)
-    if session.is_concrete(value):
-        return session.ask(value)
-    raise _conversion(x, wanted)
-
-
-# What Python or NumPy calls for a conversion -> how users know it.
-_CONVERSIONS = {
-    "a Python float": "float()",
-    "a Python int": "int()",
-    "a Python complex": "complex()",
-    "a pickle": "pickle.dumps()",
-    "a key": "hash()",
-}
-
-
-def _conversion(x: Proxy, wanted: str) -> ConversionError:
-    return ConversionError(
-        f"a traced value ({x.value.type!r}) would become {wanted}, and be a constant "
-        "from then on",
-        op=_CONVERSIONS.get(wanted, "np.asarray()"),
-        at=_place(x),
-        fix="keep it an array of the traced function, and store it only in arrays made "
-        "there by np.zeros, np.array and the like",
-    )
-
-
 # ---------------------------------------------------------------------- the operators
 _SYMBOLS = {
     "__add__": "+",
@@ -572,6 +519,7 @@ for _name in _SYMBOLS:
         _stem = _name.strip("_")
         setattr(Proxy, f"__r{_stem}__", _reflected(_name))
         setattr(Proxy, f"__i{_stem}__", _in_place(_name))
+Proxy.__abs__ = _absolute  # type: ignore[assignment]
 Proxy.__hash__ = _hashed  # type: ignore[method-assign, assignment]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from tracegrad.ops.record import Builder, Ref
 from tracegrad.trace.buffers import DEPTH
 from tracegrad.trace.demand import Demand
 from tracegrad.trace.frames import Locator, calling_line
+from tracegrad.trace.joining import Joining, Joins
 
 if TYPE_CHECKING:
     from tracegrad.trace.captures import Captures
@@ -74,50 +75,6 @@ class Counting:
 
     how: str = "name"
     used: bool = False
-
-
-_MOST_JOINS = 2000  # branches and loops tried in one trace
-_DEEPEST = 20  # of them inside of one another
-
-
-class JoinLimit(Exception):
-    """A branch or a loop is left to Python, for there were enough already."""
-
-
-class Joining(BaseException):
-    """A traced value decides: trace again, with branches and loops to be joined.
-
-    Not an `Exception`, so that no handler of the user's catches it.
-    """
-
-
-@dataclass
-class Joins:
-    """What becomes of the user's branches and loops that traced values decide.
-
-    Attributes:
-        how: "ask" starts again at the first, to "join" them where that is proved; or
-            they are "left" to Python.
-        unjoined: branches and loops to leave to Python.
-        refused: why others were left, by their lines.
-        warned: whether it was said that a text is made by the traced call only.
-    """
-
-    how: str = "left"
-    unjoined: set[object] = field(default_factory=set)
-    refused: dict[str, str] = field(default_factory=dict)
-    warned: bool = False
-    spent: int = 0
-
-    def spend(self) -> None:
-        """Count one more way to be traced for a branch or a loop.
-
-        Raises:
-            JoinLimit: there were too many, of a recursion for example.
-        """
-        self.spent += 1
-        if self.spent > _MOST_JOINS or DEPTH.bodies >= _DEEPEST:
-            raise JoinLimit("there are too many ways to trace")
 
 
 class _Active(threading.local):
@@ -196,7 +153,8 @@ class Session:
         builder: where nodes are recorded.
         values: parameter -> the call's data; None if only types are known.
         facts: relations of sizes decided by the call's values.
-        narrow: whether an array of float32 or the like is in reach.
+        narrow: whether it is told which numbers are Python's, as arrays of float32 or
+            comparisons by identity are in reach.
         asked: captured arrays whose content decided something while tracing.
         captures: what the function can read besides its arguments.
         numbers: id of a captured float -> (name, float).
@@ -243,7 +201,7 @@ class Session:
         }
         self.constants: dict[Any, Const] = {}
         self.derived_scalar = False
-        self.narrow = any(
+        self.narrow = self.joins.identities or any(
             dtype.char in "efF"
             for dtype in [
                 *[v.type.dtype for v in self.params],

@@ -7,8 +7,9 @@ decides, and joins them; or it does what Python does.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,13 @@ from tracegrad.trace.allowed import (
 )
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import DEPTH, Handle, Unjoin
+from tracegrad.trace.identity import (
+    Pattern,
+    by_python,
+    identical,
+    negated,
+    python_truth,
+)
 from tracegrad.trace.interpose import typed
 from tracegrad.trace.joins import Loop, joined
 from tracegrad.trace.session import ACTIVE, Session
@@ -115,7 +123,7 @@ class Runtime:
         if self._truth(first) is None:
             return first and rest()
         if self._at_once(first, rest):
-            return _called("test", np.logical_and(first, rest()))
+            return _at_once(np.logical_and, first, rest())
         return self._join(first, (rest, lambda: first), (), (), True, rest.__code__)
 
     def either(self, first: Any, rest: FunctionType) -> Any:
@@ -123,7 +131,7 @@ class Runtime:
         if self._truth(first) is None:
             return first or rest()
         if self._at_once(first, rest):
-            return _called("test", np.logical_or(first, rest()))
+            return _at_once(np.logical_or, first, rest())
         return self._join(first, (lambda: first, rest), (), (), True, rest.__code__)
 
     @staticmethod
@@ -152,7 +160,7 @@ class Runtime:
         """`not x`."""
         if self._truth(x) is None:
             return not x
-        return np.logical_not(x)
+        return negated(x)
 
     def loop(
         self,
@@ -231,6 +239,8 @@ class Runtime:
             return functools.partial(self._typed, function)
         if DEPTH.arms:
             return checked(function, staged)
+        if ACTIVE.session.joins.identities and _calls_back(function):
+            return functools.partial(_with_staged, function)
         if function is max or function is min:
             return functools.partial(self._extreme, function)
         return staged(function)
@@ -245,13 +255,8 @@ class Runtime:
             best = self.choice(test, _constant(x), _constant(best))
         return best
 
-    def identical(self, x: Any, y: Any) -> bool:
-        """`x is y`."""
-        if isinstance(x, Handle) and isinstance(y, Handle):
-            where = x.buffer.entangled or y.buffer.entangled
-            if where is not None:
-                raise Unjoin(where)
-        return x is y
+    true, false = Pattern(True), Pattern(False)
+    identical = staticmethod(identical)
 
     def _typed(self, function: Callable, x: Any, *rest: Any) -> Any:
         """`isinstance` and `type`, which tell a number from an array."""
@@ -261,7 +266,13 @@ class Runtime:
 
     def attribute(self, x: Any, name: str) -> Any:
         """`x.name`."""
-        return looked_up(x, name) if DEPTH.arms else getattr(x, name)
+        if DEPTH.arms:
+            return looked_up(x, name)
+        if ACTIVE.session is not None and ACTIVE.session.joins.identities:
+            found = inspect.getattr_static(type(x), name, None)
+            if type(found) is property and type(found.fget) is FunctionType:
+                return staged(found.fget)(x)
+        return getattr(x, name)
 
     def stored(self, x: Any) -> Any:
         """What is about to be written into."""
@@ -288,11 +299,36 @@ def _harmless(node: Node) -> bool:
     return truth or node.op.finite
 
 
-def _called(name: str, x: Handle) -> Handle:
-    """A truth with a name for the case that it is tested more than once."""
+def _at_once(function: Callable, first: Handle, second: Handle) -> Handle:
+    """Both truths in one, with a name for the case that it is tested more than once."""
+    x = function(first, second)
+    session: Session = x.builder.session
+    made = [python_truth(session, lower(v, []).value) for v in (first, second)]
+    if made[0] is not None and made[0] is made[1]:
+        by_python(x, made[0])
     if x.value.hint is None:
-        x.value.hint = name
+        x.value.hint = "test"
     return x
+
+
+_CALLING = (sorted, map, filter, functools.reduce, max, min)
+
+
+def _calls_back(function: Any) -> bool:
+    """Whether it is one of Python's that call a function they are given."""
+    if type(function) is BuiltinFunctionType and type(function.__self__) is list:
+        return function.__name__ == "sort"
+    iterates = isinstance(function, type) and function.__module__ == "itertools"
+    return iterates or any(function is f for f in _CALLING)
+
+
+def _with_staged(function: Callable, *args: Any, **named: Any) -> Any:
+    """A call of what calls back the functions that it is given."""
+    given = [staged(x) if callable(x) else x for x in args]
+    by_name = {key: staged(x) if callable(x) else x for key, x in named.items()}
+    if function is max or function is min:
+        return RUNTIME._extreme(function, *given, **by_name)
+    return function(*given, **by_name)
 
 
 def _constant(x: Any) -> Any:

@@ -19,7 +19,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from tracegrad.ir.syntax import definition
-from tracegrad.trace.deciding import functions_in, imports_in
+from tracegrad.trace.deciding import functions_in, identities, imports_in
 from tracegrad.trace.effects import (
     always_returns,
     assigned,
@@ -35,7 +35,8 @@ from tracegrad.trace.frames import is_users
 
 # The name under which compiled functions reach `joins.RUNTIME`.
 RUNTIME_NAME = "_tracegrad_"
-_UNKNOWABLE = {"locals", "vars", "eval", "exec", "dir", "super", "globals"}
+_LOCALS = {"locals", "vars", "eval", "exec", "dir"}  # these see a name of ours
+_UNKNOWABLE = {"super", "globals"}
 _FLAGS = sum(
     getattr(__future__, name).compiler_flag for name in __future__.all_feature_names
 )
@@ -116,17 +117,21 @@ def staged_function(function: FunctionType, runtime: Any) -> FunctionType:
 # ------------------------------------------------------------------------- compiling
 def _stage(code: CodeType, space: dict[str, Any]) -> Staged:
     names = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}
-    if (
+    if not is_users(code.co_filename) or not _LOCALS.isdisjoint(names):
+        return Staged(code)
+    whole = not (
         code.co_flags & _NOT_PLAIN
-        or not is_users(code.co_filename)
         or "__class__" in code.co_freevars
         or not _UNKNOWABLE.isdisjoint(names)
         or any(n.startswith("__") and not n.endswith("__") for n in names)
-    ):
+    )
+    if not (whole or identities(code)):
         return Staged(code)
     for node in functions_in(code.co_filename, space).get(code.co_firstlineno, []):
         # The text may have changed since, and a line may hold several functions.
         if _named(node) == code.co_name and _is_of(code, _compiled(code, node, space)):
+            if not whole:
+                return Staged(code, _compiled(code, _asking(node), space))
             stager = _Stager()
             made = stager.function(copy.deepcopy(node))
             pure = is_pure(_body(node)) and not _declared(_body(node))
@@ -212,7 +217,64 @@ def _declared(body: Sequence[ast.AST]) -> set[str]:
     }
 
 
-class _Stager(ast.NodeTransformer):
+class _Identities(ast.NodeTransformer):
+    """Lets comparisons by identity ask, see `identity.py`, and leaves all else."""
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            return node
+        if len(node.ops) > 1:
+            return _in_pairs(node, self)
+        right = node.comparators[0]
+        if isinstance(right, ast.Constant) and type(right.value) is not bool:
+            return node
+        made = _call("identical", node.left, right, at=node)
+        if isinstance(node.ops[0], ast.IsNot):
+            return _call("negated", made, at=node)
+        return made
+
+    def visit_MatchSingleton(self, node: ast.MatchSingleton) -> Any:
+        if type(node.value) is not bool:
+            return node
+        runtime = ast.Name(RUNTIME_NAME, ast.Load())
+        asks = ast.Attribute(runtime, str(node.value).lower(), ast.Load())
+        return _placed(ast.MatchValue(asks), node)
+
+    def _untouched(self, node: ast.AST) -> ast.AST:
+        return node
+
+    # Functions of their own; what calls them sees to them.
+    visit_Lambda = visit_FunctionDef = visit_AsyncFunctionDef = _untouched
+    visit_ClassDef = _untouched
+
+
+def _asking(node: Any) -> Any:
+    """A function of which only the comparisons by identity are changed."""
+    node = copy.deepcopy(node)
+    asking = _Identities()
+    body = node.body
+    node.body = (
+        [asking.visit(s) for s in body]
+        if isinstance(body, list)
+        else asking.visit(body)
+    )
+    return node
+
+
+def _in_pairs(node: ast.Compare, visitor: ast.NodeTransformer) -> Any:
+    """`a < b < c` as `a < b and b < c`, if `b` may be read twice."""
+    if not all(isinstance(m, ast.Name | ast.Constant) for m in node.comparators[:-1]):
+        return node
+    operands = [node.left, *node.comparators]
+    pairs: list[ast.expr] = [
+        _placed(ast.Compare(copy.deepcopy(a), [op], [copy.deepcopy(b)]), node)
+        for a, op, b in zip(operands, node.ops, operands[1:], strict=False)
+    ]
+    return visitor.visit(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
+
+
+class _Stager(_Identities):
     """Rewrites one function.
 
     Attributes:
@@ -351,25 +413,10 @@ class _Stager(ast.NodeTransformer):
         return _call("negated", node.operand, at=node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            self.generic_visit(node)
-            if isinstance(node.comparators[0], ast.Constant):
-                return node
-            made = _call("identical", node.left, *node.comparators, at=node)
-            if isinstance(node.ops[0], ast.IsNot):
-                return _placed(ast.UnaryOp(ast.Not(), made), node)
-            return made
-        middle = node.comparators[:-1]
-        if not middle or not all(
-            isinstance(m, ast.Name | ast.Constant) for m in middle
-        ):
-            return self.generic_visit(node)
-        operands = [node.left, *node.comparators]
-        pairs: list[ast.expr] = [
-            _placed(ast.Compare(copy.deepcopy(a), [op], [copy.deepcopy(b)]), node)
-            for a, op, b in zip(operands, node.ops, operands[1:], strict=False)
-        ]
-        return self.visit(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
+        if len(node.ops) == 1:
+            return super().visit_Compare(node)
+        made = _in_pairs(node, self)
+        return self.generic_visit(node) if made is node else made
 
     def visit_Call(self, node: ast.Call) -> Any:
         self.generic_visit(node)
@@ -414,12 +461,10 @@ class _Stager(ast.NodeTransformer):
         node.iter = _call("iterated", node.iter, at=node.iter)
         return node
 
-    def _untouched(self, node: ast.AST) -> ast.AST:
-        return node
+    def _asked(self, node: ast.AST) -> ast.AST:
+        return _Identities().visit(node)
 
-    visit_Lambda = visit_FunctionDef = visit_AsyncFunctionDef = _untouched
-    visit_ClassDef = visit_GeneratorExp = visit_Match = visit_Delete = _untouched
-    visit_JoinedStr = _untouched
+    visit_GeneratorExp = visit_Match = visit_Delete = visit_JoinedStr = _asked
 
 
 def _placed(made: Any, at: ast.AST) -> Any:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,15 @@ from tracegrad.ops.record import Ref
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.buffers import Handle, Unjoin
 from tracegrad.trace.captures import Captures
-from tracegrad.trace.frames import is_users
+from tracegrad.trace.deciding import identities
+from tracegrad.trace.frames import is_users, of_package
 from tracegrad.trace.guards import (
     Guard,
     captures_guard,
     changed_reads,
     content_guard,
 )
+from tracegrad.trace.identity import unseen
 from tracegrad.trace.interpose import (
     CACHED,
     floated,
@@ -45,12 +47,11 @@ from tracegrad.trace.interpose import (
     swapping_reads,
     typed,
 )
+from tracegrad.trace.joining import Identities, Joining, Joins
 from tracegrad.trace.proxy import argument, make
 from tracegrad.trace.session import (
     ACTIVE,
     Counting,
-    Joining,
-    Joins,
     Restart,
     Session,
     SizeFact,
@@ -144,6 +145,8 @@ def trace(
             )
         except _NewModule as met:
             spaces.append(met.space)
+        except Identities:
+            how.identities = True
         except Joining:
             how.how = "join"
         except Unjoin as found:
@@ -205,6 +208,7 @@ def _trace_once(
         space = frame.f_globals
         if id(space) not in mine and (is_swapped(space) or swappable(space)):
             raise _NewModule(space)
+        _check_identities(frame.f_code, session)
 
     trees = [*args, *kwargs.values()]
     params = [
@@ -214,6 +218,7 @@ def _trace_once(
         for leaf in leaves(tree)
     ]
     captures = _captures_of(function, trees)
+    joins.identities = joins.identities or captures.identities
     session = Session(
         values, params, sys._getframe(), make, met, captures, soft, counting, joins
     )
@@ -247,17 +252,31 @@ def _trace_once(
     )
 
 
+def _check_identities(code: CodeType, session: Session) -> None:
+    """See to it that traced truths are asked where code compares with `True`.
+
+    Raises:
+        Identities: if that is still to be done.
+        ControlFlowError: if it cannot be.
+    """
+    kind = identities(code)
+    if kind and not session.joins.identities:
+        raise Identities
+    if kind == "truth" and not of_package(code.co_filename):
+        raise unseen(code, session)
+
+
 def _called(
     session: Session, watch: Watch, function: Callable, given: list, named: dict
 ) -> Tree:
     """What the function returns."""
     if type(function) is CACHED:
         function = function.__wrapped__
-    if session.joining:
+    if session.joins.staging:
         function = staged(function)
     try:
         out = function(*map(stand_in, given), **named)
-    except (Restart, _NewModule, Joining, Unjoin):
+    except (Restart, _NewModule, Identities, Joining, Unjoin):
         watch.check()  # another try would find the change made already
         raise
     except (TypeError, ValueError) as error:
@@ -388,7 +407,7 @@ def inline(
         def restore(tree: Tree) -> Any:
             return restore_tree(tree, lambda value: argument(value, session))
 
-        out = (staged(function) if session.joining else function)(
+        out = (staged(function) if session.joins.staging else function)(
             *[restore(tree) for tree in trees],
             **{key: restore(tree) for key, tree in named.items()},
         )

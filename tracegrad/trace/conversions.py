@@ -1,0 +1,91 @@
+"""What Python makes of a traced value: plain data, a text, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracegrad.errors import ConversionError
+from tracegrad.ir.location import Location
+from tracegrad.trace.boundary import session_of
+from tracegrad.trace.buffers import DEPTH, Handle, current
+from tracegrad.trace.identity import is_python_truth
+from tracegrad.trace.session import ACTIVE, Session
+
+
+def place_of(x: Handle) -> Location | None:
+    """The user's line, if the trace of `x` runs."""
+    session: Session = x.builder.session  # type: ignore[attr-defined]
+    return session.place() if ACTIVE.session is session else None
+
+
+def data_of(x: Handle, wanted: str = "a number") -> Any:
+    """The data of a proxy that depends on constants only.
+
+    Raises:
+        ConversionError: if it is traced.
+    """
+    session = session_of(x)
+    value = current(x)
+    if session.is_concrete(value):
+        return session.ask(value)
+    raise conversion(x, wanted)
+
+
+# What Python or NumPy calls for a conversion -> how users know it.
+_CONVERSIONS = {
+    "a Python float": "float()",
+    "a Python int": "int()",
+    "a Python complex": "complex()",
+    "a pickle": "pickle.dumps()",
+    "a key": "hash()",
+}
+
+
+def conversion(x: Handle, wanted: str) -> ConversionError:
+    """The error for a traced value that would become something plain."""
+    return ConversionError(
+        f"a traced value ({x.value.type!r}) would become {wanted}, and be a constant "
+        "from then on",
+        op=_CONVERSIONS.get(wanted, "np.asarray()"),
+        at=place_of(x),
+        fix="keep it an array of the traced function, and store it only in arrays made "
+        "there by np.zeros, np.array and the like",
+    )
+
+
+# ------------------------------------------------------------------------------- texts
+def name_of(x: Handle) -> str:
+    """How a traced value is called where its data is not known."""
+    name = f"{x.value.hint}: " if x.value.hint else ""
+    return f"<traced {name}{x.value.type!r}>"
+
+
+def in_text(x: Handle) -> Any:
+    """The integer that a text is made of, guarded; None for any other value.
+
+    For `"layer" + str(n)` is a key.
+    """
+    session: Session = x.builder.session  # type: ignore[attr-defined]
+    if ACTIVE.session is not session or session.values is None or DEPTH.bodies:
+        return None
+    t = x.value.type
+    value = current(x)
+    if t.shape or t.kind not in "iub" or session.is_concrete(value):
+        return None
+    number = session.demand.settled(value, conversion(x, "a text"))
+    if t.weak or (t.kind == "b" and is_python_truth(x)):
+        return number
+    return t.dtype.type(number)
+
+
+def shown_of(x: Handle) -> Any:
+    """What to print of a proxy: its value in the call, if there is one."""
+    session: Session = x.builder.session  # type: ignore[attr-defined]
+    if ACTIVE.session is not session:
+        return name_of(x)
+    if session.is_concrete(current(x)):
+        return data_of(x)
+    number = in_text(x)
+    if number is not None:
+        return number
+    return session.demand.shown(current(x), name_of(x))
