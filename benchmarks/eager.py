@@ -5,8 +5,10 @@
 Each program runs in warm blocks: many runs of one library, then many of the other, in
 turns, garbage collection off, one thread.  The figure is the median of a library's
 fastest block times, in microseconds for each forward op with its share of backward.
-The column `ratio` is ours by the other's; `bar` is what it should not pass.  mygrad is
-compared if it is installed.
+The column `ratio` is ours by the other's; `bar` is what it should not pass.  torch,
+autograd and mygrad are compared if they are installed (`pip install
+'tracegrad[benchmarks]'` brings the last two).  In a whole step we and torch update
+tensors; autograd and mygrad update NumPy's arrays, which is less work.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ def second_order(t: Any) -> Callable[[], Any]:
     return run
 
 
-def mlp(t: Any, compiled: bool = False) -> Callable[[], Any]:
-    """A step of a network 8-16-4 on a batch of 32, plain gradient descent."""
+def mlp(t: Any, compiled: bool = False, step: bool = True) -> Callable[[], Any]:
+    """A step of a network 8-16-4 on a batch of 32, or without `step` its gradient."""
     backward = {"compiled": True} if compiled and t is tg else {}
     rng = np.random.default_rng(0)
 
@@ -118,6 +120,10 @@ def mlp(t: Any, compiled: bool = False) -> Callable[[], Any]:
         h = (x @ w1 + b1).tanh()
         loss = ((h @ w2 + b2 - y) ** 2).mean()
         loss.backward(**backward)
+        if not step:
+            for p in parameters:
+                p.grad = None
+            return
         with t.no_grad():
             for p in parameters:
                 p -= 1e-4 * p.grad
@@ -157,8 +163,8 @@ def autograd_chain() -> Callable[[], Any]:
     return lambda: gradient(x)
 
 
-def autograd_mlp() -> Callable[[], Any]:
-    """The step of the network with autograd."""
+def autograd_mlp(step: bool = True) -> Callable[[], Any]:
+    """The step of the network with autograd, which updates NumPy's arrays."""
     import autograd
     import autograd.numpy as anp
 
@@ -171,6 +177,8 @@ def autograd_mlp() -> Callable[[], Any]:
         return anp.mean((anp.tanh(x @ w1 + b1) @ w2 + b2 - y) ** 2)
 
     gradient = autograd.grad(loss)
+    if not step:
+        return lambda: gradient(parameters)
 
     def run() -> None:
         for p, g in zip(parameters, gradient(parameters)):
@@ -194,8 +202,8 @@ def mygrad_chain() -> Callable[[], Any]:
     return run
 
 
-def mygrad_mlp() -> Callable[[], Any]:
-    """The step of the network with mygrad."""
+def mygrad_mlp(step: bool = True) -> Callable[[], Any]:
+    """The step of the network with mygrad, which updates NumPy's arrays."""
     import mygrad
 
     rng = np.random.default_rng(0)
@@ -207,18 +215,28 @@ def mygrad_mlp() -> Callable[[], Any]:
         w1, b1, w2, b2 = parameters
         ((mygrad.tanh(x @ w1 + b1) @ w2 + b2 - y) ** 2).mean().backward()
         for p in parameters:
-            p.data -= 1e-4 * p.grad
+            if step:
+                p.data -= 1e-4 * p.grad
             p.null_grad()
 
     return run
 
 
-OTHERS: dict[str, tuple[Callable, Callable, int]] = {
-    "autograd: chain": (lambda: scalars(tg), autograd_chain, 3 * OPS),
-    "autograd: MLP step": (lambda: mlp(tg), autograd_mlp, 1),
-    "mygrad: chain": (lambda: scalars(tg), mygrad_chain, 3 * OPS),
-    "mygrad: MLP step": (lambda: mlp(tg), mygrad_mlp, 1),
-}
+OTHERS: dict[str, tuple[Callable, Callable, int]] = {}
+for _name, _chain, _mlp in (
+    ("autograd", autograd_chain, autograd_mlp),
+    ("mygrad", mygrad_chain, mygrad_mlp),
+):
+    OTHERS |= {
+        f"{_name}: chain": (lambda: scalars(tg), _chain, 3 * OPS),
+        f"{_name}: MLP": (lambda: mlp(tg, step=False), lambda m=_mlp: m(False), 1),
+        f"{_name}: MLP, compiled": (
+            lambda: mlp(tg, compiled=True, step=False),
+            lambda m=_mlp: m(False),
+            1,
+        ),
+        f"{_name}: MLP step (whole)": (lambda: mlp(tg), _mlp, 1),
+    }
 OTHERS_BAR = 0.25
 
 

@@ -160,11 +160,11 @@ def _go(run: Pass, roots: list[Node]) -> None:
     outer, state.run = state.run, run
     try:
         with np.errstate(all="ignore"):
-            if run.create:
+            if not run.create:
+                run.run(roots)
+            else:
                 with modes.enable_grad():
                     run.run(roots)
-            else:
-                run.run(roots)
     finally:
         state.run = outer
 
@@ -296,6 +296,15 @@ def tensor_backward(
                 with np.errstate(all="ignore"):
                     if run_compiled(self, ct, bool(retain_graph)):
                         return
+    node = self._node
+    if gradient is None and inputs is None and node is not None:
+        one = None if create_graph or self._data.ndim else _ones.get(self._data.dtype)
+        if one is not None:
+            # What nearly every call is: one scalar, all leaves.
+            run = Pass(bool(retain_graph), False)
+            run.grads[node[SEQ]] = one
+            _go(run, [node])
+            return
     backward((self,), (gradient,), retain_graph, create_graph, inputs=inputs)
 
 

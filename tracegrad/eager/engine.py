@@ -29,6 +29,7 @@ from tracegrad.eager.nodes import Node, next_seq
 from tracegrad.eager.numeric import (
     OUT,
     Like,
+    hands_on,
     names_loaded,
     numeric,
     plain,
@@ -248,8 +249,12 @@ def _pull_function(entry: Entry, safe: bool = False) -> Callable:
     for k, rule in enumerate(entry.rules or ()):
         if not entry.flows[k]:
             continue
-        names[f"rule{k}"] = _no_rule if rule is None else numeric(rule)
         lines.append(f"    if n{k} is not None:")
+        if hands_on(rule) and entry.elementwise is not None and not safe:
+            lines.append("        g = ct")
+            lines.extend(_hand_on_text(entry, k, safe)[1:])
+            continue
+        names[f"rule{k}"] = _no_rule if rule is None else numeric(rule)
         if entry.needs[k]:
             lines.append(f"        {slots}= node[4]")
         arguments = _rule_arguments(entry, k, rule)

@@ -44,6 +44,16 @@ def _references(x: Any) -> int:
 _ALONE = _references(np.empty(1))
 
 
+def owned(ct: Any) -> np.ndarray:
+    """The gradient for a leaf: a cotangent that only the caller's one name holds."""
+    if ct.dtype.kind == "c":
+        ct = np.conj(ct)
+    # Beside the caller's, one reference is this function's own.
+    if sys.getrefcount(ct) > _ALONE + 1 or ct.base is not None:
+        ct = np.array(ct)
+    return ct
+
+
 def own(ct: Any) -> np.ndarray:
     """A cotangent as an array that may be written to later."""
     return np.array(ct)
@@ -78,20 +88,25 @@ class Pass:
         captured: what was captured.
         safe: whether a mask was passed, see `Extras.masks`.
         accumulate: whether leaves (those in `wanted`, if given) add to `.grad`.
+        needed: sequence numbers of the nodes on a way to a wanted one, or None.
+        check: whether something was changed in place since the oldest node was made.
+        nodes: those not yet run.
+        leaves: by the number of the node after which they are run.
     """
+
+    wanted: set[int] | None = None
+    accumulate = True
+    needed: set[int] | None = None
+    check = False
+    safe = False
+    nodes: dict[int, Node]
+    leaves: dict[Any, list[Node]]
 
     def __init__(self, retain: bool, create: bool) -> None:
         self.grads: dict[Any, Any] = {}
+        self.captured: dict[int, Any] = {}
         self.retain = retain
         self.create = create
-        self.wanted: set[int] | None = None
-        self.captured: dict[int, Any] = {}
-        self.accumulate = True
-        self.needed: set[int] | None = None
-        self.check = False
-        self.safe = False
-        self.nodes: dict[int, Node] = {}
-        self.leaves: dict[Any, list[Node]] = {}
 
     def visits(self, seq: int) -> bool:
         """Whether the pass comes to a node, or is there, or will hand it a cotangent.
@@ -134,7 +149,14 @@ class Pass:
                         node[PULL](node, ct, grads)
             if seq in ready:
                 for leaf in ready[seq]:
-                    self.leaf(leaf, grads.pop(leaf[SEQ], None))
+                    if careful or leaf[EXTRAS] is not None:
+                        self.leaf(leaf, grads.pop(leaf[SEQ], None))
+                        continue
+                    ct = grads.pop(leaf[SEQ], None)
+                    tensor = leaf[ATTRS]()
+                    if ct is not None and tensor is not None:
+                        if tensor._node is not None:
+                            accumulate(tensor, owned(ct))
 
     def verify(self, node: Node) -> None:
         """Raise if something that `node` saved or watches was changed in place."""
@@ -295,11 +317,7 @@ class Pass:
             have = tensor._grad
             tensor._grad = to_user(ct) if have is None else have + to_user(ct)
         else:
-            if ct.dtype.kind == "c":
-                ct = np.conj(ct)
-            if _references(ct) > _ALONE + 1 or ct.base is not None:
-                ct = np.array(ct)
-            accumulate(tensor, ct)
+            accumulate(tensor, owned(ct))
         if extras is not None:
             for hook in list(extras.accumulate_hooks.values()):
                 with modes.set_grad_enabled(self.create):

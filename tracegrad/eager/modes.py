@@ -87,10 +87,9 @@ class _Mode:
     """A context manager that is a decorator too, and may be entered again."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # `@no_grad` without brackets.
-        if len(args) == 1 and not kwargs and inspect.isfunction(args[0]):
-            return cls()(args[0])
-        return super().__new__(cls)
+        if args and not kwargs and inspect.isfunction(args[0]):
+            return cls()(args[0])  # `@no_grad` without brackets
+        return object.__new__(cls)
 
     def __init__(self) -> None:
         self._before: list[tuple] = []

@@ -95,6 +95,8 @@ def _with_numpy_names(made: Callable) -> Callable:
 
     @functools.wraps(made)
     def function(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return made(*args)
         for given in kwargs.keys() & renamed.keys():
             if renamed[given] in kwargs:
                 raise TypeError(
@@ -197,7 +199,8 @@ def in_place_op(entry: Entry, name: str) -> Callable:
                 check_partial(data, (other,))
         elif type(other) is float or type(other) is int:
             operand = SCALARS.get(data.dtype, _NO_SCALARS).get(other)
-        if not check_allowed(self, (other,)) and (
+        recording = state.grad or self._inference
+        if not (recording and check_allowed(self, (other,))) and (
             state.push is None
             and operand is not None
             and operand.dtype is data.dtype
@@ -214,9 +217,9 @@ def in_place_op(entry: Entry, name: str) -> Callable:
 
 def _compute_into(entry: Entry, data: np.ndarray, *others: np.ndarray) -> bool:
     """Let the ufunc write into `data`; False if there is none, or it does not fit."""
-    if not data.flags.c_contiguous:
+    if data.base is not None and not data.flags.c_contiguous:
         check_writable(data)
-    ufunc = entry.prepare().run
+    ufunc = entry.run if entry.ready else entry.prepare().run
     if not isinstance(ufunc, np.ufunc):
         return False
     if entry.refuses is not None and data.dtype.kind not in "fc":
@@ -232,7 +235,8 @@ def _compute_into(entry: Entry, data: np.ndarray, *others: np.ndarray) -> bool:
 
 def _written(self: Tensor) -> Tensor:
     changed(self._data)
-    touched(self)
+    if self._views is not None or self._root is not None or self._origin is not None:
+        touched(self)
     return self
 
 

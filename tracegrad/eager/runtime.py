@@ -60,11 +60,12 @@ def finish(
         inputs: what the op was called with.
         attrs: its static attributes.
     """
-    if not state.grad or state.inference:
-        out._node = None
     if state.inference:
         out._inference = True
-    if out._node is not None:
+        out._node = None
+    if not state.grad:
+        out._node = None
+    elif out._node is not None:
         for watch in WATCHES:
             watch(out)
     if state.push is not None and entry is not None:
