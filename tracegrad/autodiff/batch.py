@@ -26,6 +26,7 @@ from tracegrad.ops.join import looped
 from tracegrad.ops.outside import Outside
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.reduce import sum as reduce_sum
+from tracegrad.ops.scatter import scatter_add
 from tracegrad.ops.shape import broadcast_to, reshape, transpose
 
 # More turns than this are not written out one after the other.
@@ -159,19 +160,41 @@ def _batch_all(
 
 
 def _turn(builder: Builder, node: Node, known: dict[Value, Any]) -> bool:
-    """A read of one turn of a stack, and zeros like a stack."""
+    """A read of one turn of a stack, what is written there, and zeros like a stack."""
     stack = known.get(node.inputs[0])
-    if not isinstance(stack, Turns) or any(v in known for v in node.inputs[1:]):
+    places = node.inputs[2:] if node.op is scatter_add else node.inputs[1:]
+    if not isinstance(stack, Turns) or any(v in known for v in places):
         return False
     if node.op is zeros_like:
-        known[node.out] = Turns(zeros_like(stack.stack, **node.attrs))
+        known[node.out] = Turns(zeros_like(stack.stack, **node.attrs), made=True)
         return True
+    if node.op is scatter_add and len(node.attrs["index"]) == 1:
+        return _added_at_turn(builder, node, stack, known)
     single = node.op is getitem and len(node.attrs["index"]) == 1
     if not single or node.out.type.ndim != node.inputs[0].type.ndim - 1:
         return False
     rest = [builder.wrap(v) for v in node.inputs[1:]]
     known[node.out] = getitem(stack.stack, *rest, **node.attrs)
     _take_name(known[node.out].value, node.out, known)
+    return True
+
+
+def _added_at_turn(
+    builder: Builder, node: Node, stack: Turns, known: dict[Value, Any]
+) -> bool:
+    """What is added to one turn of a stack; False if that is not one turn."""
+    v = node.inputs[1]
+    rank = node.out.type.ndim - 1  # of one turn
+    places = [builder.wrap(u) for u in node.inputs[2:]]
+    if any(p.ndim for p in places):
+        return False
+    found = known.get(v)
+    added = found.batch if isinstance(found, Turns) else found or builder.wrap(v)
+    if found is not None and v.type.ndim < rank:
+        added = getitem(added, index=(FULL, *[None] * (rank - v.type.ndim)))
+    made = scatter_add(stack.start, added, *places, **node.attrs)
+    known[node.out] = Turns(made, made=True)
+    _take_name(made.value, node.out, known)
     return True
 
 

@@ -15,7 +15,15 @@ from typing import Any
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.region import copied
 from tracegrad.ir.types import ArrayType, Size
-from tracegrad.ops.control import RESULT, Loop, array_of_stack, cond, undefined
+from tracegrad.ops.control import (
+    RESULT,
+    Loop,
+    cond,
+    uncounted,
+    undefined,
+    whole_stack,
+)
+from tracegrad.ops.create import zeros, zeros_like
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.reduce import any as reduce_any
@@ -33,19 +41,24 @@ class Turns:
 
     Attributes:
         stack: the stack.
-        listed: whether it may be a list.
+        listed: whether it may be a list, or was made like one.
+        made: whether it is an array nevertheless.
     """
 
     stack: Ref
     listed: bool = True
+    made: bool = False
 
     @property
     def batch(self) -> Ref:
         """The same with the examples first."""
         axes = (1, 0, *range(2, self.stack.ndim))
-        return transpose(
-            array_of_stack(self.stack) if self.listed else self.stack, axes=axes
-        )
+        return transpose(whole_stack(self.stack, self.listed), axes=axes)
+
+    @property
+    def start(self) -> Ref:
+        """The same as what a loop starts with."""
+        return whole_stack(self.stack, self.listed and not self.made)
 
 
 @dataclass(slots=True)
@@ -99,8 +112,27 @@ def _outside(builder: Builder, v: Value, known: dict[Value, Any]) -> Value:
     return found.stack.value if isinstance(found, Turns) else found.value
 
 
+def _spread(builder: Builder, v: Value, shape: tuple[Size, ...], axis: int = 0) -> Ref:
+    """A value that all examples share, with an axis for them."""
+    x = builder.wrap(v)
+    if uncounted(v.type):
+        # A list of no turns has not the shape of one turn.
+        if any(n.op is zeros_like and n.out is v for n in builder.nodes):
+            return zeros(shape=shape, dtype=v.type.dtype.name)
+        x = whole_stack(x)
+    if axis:
+        x = getitem(x, index=(*[FULL] * axis, None))
+    return broadcast_to(x, shape=shape)
+
+
 class _Inside:
     """A region for a batch.
+
+    Args:
+        region: for one example.
+        kinds: how its parameters come: "plain", as a "batch", or as a stack of "turns",
+            one that is "made" an array.
+        how: what all regions share.
 
     Attributes:
         params: in the order of the region's.
@@ -122,12 +154,12 @@ class _Inside:
                 continue
             size = how.size
             shape = (size, *v.type.shape)
-            if kind == "turns":
+            if kind != "batch":
                 shape = (v.type.shape[0], size, *v.type.shape[1:])
             made = Value(ArrayType(shape, v.type.dtype), v.hint, None, v.user)
             self.params.append(made)
             ref = self.scratch.wrap(made)
-            inner[v] = Turns(ref) if kind == "turns" else ref
+            inner[v] = ref if kind == "batch" else Turns(ref, made=kind == "made")
         self.known = how.nodes(self.scratch, nodes, inner, how.size, how.strict)
         self.scratch.derived = True
 
@@ -147,7 +179,15 @@ class _Inside:
         if any(n.op is undefined and n.out is v for n in self.scratch.nodes):
             attrs = {"shape": shape, "dtype": v.type.dtype, "weak": False}
             return self.scratch.record(undefined, (), attrs).value
-        return broadcast_to(self.scratch.wrap(v), shape=shape).value
+        return _spread(self.scratch, v, shape).value
+
+    def kind(self, k: int) -> str:
+        """How a result is there: "plain", "batch" or "turns"."""
+        return _entry(self.single[k], self.known)
+
+    def stack(self, k: int) -> Value:
+        """A result whose kind is "turns"."""
+        return self.known[self.single[k]].stack.value
 
     def plain(self, k: int) -> Value:
         """A result without one."""
@@ -158,8 +198,6 @@ class _Inside:
 def _cond(builder: Builder, node: Node, known: dict[Value, Any], how: Batching) -> bool:
     which = node.inputs[0]
     kinds = [_entry(v, known) for v in node.inputs[1:]]
-    if any(kind == "turns" for kind in kinds):
-        return False
     parts = [_Inside(region, kinds, how) for region in node.regions]
     count = len(node.outputs)
     if which not in known:
@@ -244,18 +282,35 @@ class _Loop:
     ) -> None:
         self.builder, self.loop, self.known, self.how = builder, loop, known, how
         self.fixed = [_entry(v, known) for v in loop.invariants]
-        starts = [_entry(v, known) for v in loop.starts]
-        self.starts_fit = "turns" not in starts
-        self.moved = [kind == "batch" for kind in starts]
+        self.carried = [_entry(v, known) for v in loop.starts]
+        for k, kind in enumerate(self.carried):
+            if kind == "turns" and k in loop.node.attrs["saved"]:
+                self.carried[k] = "batch"
+
+    @property
+    def moved(self) -> list[bool]:
+        """Which carries have a batch axis."""
+        return [kind != "plain" for kind in self.carried]
 
     def _kinds(self, lead: int) -> list[str]:
-        carried = ["batch" if m else "plain" for m in self.moved]
+        carried = ["made" if kind == "turns" else kind for kind in self.carried]
         return [*["plain"] * lead, *self.fixed, *carried]
+
+    def _next(self, k: int, made: str) -> str:
+        """How a carry must be, of which a turn gives a value that is `made` so.
+
+        A stack that each turn adds to, at its place, stays a stack of turns.
+        """
+        before = self.carried[k]
+        if made == "plain" or before == "batch":
+            return "batch" if before == "turns" else before
+        if before == "turns":
+            return made
+        saved = k in self.loop.node.attrs["saved"]
+        return "turns" if uncounted(self.loop.starts[k].type) and not saved else "batch"
 
     def record(self) -> bool:
         """Record the loop; False if its batch has no loop of its own."""
-        if not self.starts_fit:
-            return False
         loop = self.loop
         own_test = False
         while True:
@@ -265,12 +320,12 @@ class _Loop:
                 if own_test:  # each example stops at its own turn
                     if len(loop.node.outputs) > loop.carried:
                         return False
-                    self.moved = [True] * loop.carried
+                    self.carried = ["batch"] * loop.carried
             body = _Inside(loop.body, self._kinds(int(loop.counted)), self.how)
-            more = [m or body.is_batched(k) for k, m in enumerate(self.moved)]
-            if more == self.moved:
+            more = [self._next(k, body.kind(k)) for k in range(loop.carried)]
+            if more == self.carried:
                 break
-            self.moved = more
+            self.carried = more
         if loop.test is None:
             regions = []
         elif own_test:
@@ -310,9 +365,8 @@ class _Loop:
     def _append(self, body: _Inside, regions: list[Graph]) -> None:
         loop, node, how = self.loop, self.loop.node, self.how
         n = loop.carried
-        results: list[Value] = [
-            body.whole(k) if self.moved[k] else body.plain(k) for k in range(n)
-        ]
+        ways = {"plain": body.plain, "batch": body.whole, "turns": body.stack}
+        results: list[Value] = [ways[kind](k) for k, kind in enumerate(self.carried)]
         stacked: list[bool] = []
         place = n
         for _, kind, _ in loop.stacks():
@@ -329,34 +383,43 @@ class _Loop:
         fixed = [_outside(self.builder, v, self.known) for v in node.inputs[:split]]
         outputs = list(node.outputs)
         for k in range(n):
-            if self.moved[k]:
+            if self.carried[k] == "batch":
                 outputs[k] = _like(node.outputs[k], how.size)
+            elif self.carried[k] == "turns":
+                outputs[k] = self._stack_of(node.outputs[k])
         for s, flag in enumerate(stacked):
             if flag:
-                v = node.outputs[n + s]
-                shape = (v.type.shape[0], how.size, *v.type.shape[1:])
-                t = ArrayType(shape, v.type.dtype)
-                outputs[n + s] = Value(t, v.hint, None, v.user)
+                outputs[n + s] = self._stack_of(node.outputs[n + s])
         made_node = node.changed(
             inputs=(*fixed, *starts), outputs=tuple(outputs), regions=tuple(regions)
         )
         made_node.derived = True
         self.builder.append(made_node)
         for k in range(n):
-            if self.moved[k]:
+            if self.carried[k] == "batch":
                 self.known[node.outputs[k]] = self.builder.wrap(outputs[k])
+            elif self.carried[k] == "turns":
+                turns = Turns(self.builder.wrap(outputs[k]), made=True)
+                self.known[node.outputs[k]] = turns
         for s, flag in enumerate(stacked):
             if flag:
                 listed = s >= node.attrs["stacked"]
                 stack = Turns(self.builder.wrap(outputs[n + s]), listed)
                 self.known[node.outputs[n + s]] = stack
 
+    def _stack_of(self, v: Value) -> Value:
+        """What stands for a stack of turns."""
+        shape = (v.type.shape[0], self.how.size, *v.type.shape[1:])
+        return Value(ArrayType(shape, v.type.dtype), v.hint, None, v.user)
+
     def _start(self, k: int) -> Value:
-        v = self.loop.starts[k]
+        v, kind = self.loop.starts[k], self.carried[k]
         found = self.known.get(v)
-        if found is not None:
-            return found.value
-        if not self.moved[k]:
-            return v
-        shape = (self.how.size, *v.type.shape)
-        return broadcast_to(self.builder.wrap(v), shape=shape).value
+        if isinstance(found, Turns):
+            return (found.start if kind == "turns" else found.batch).value
+        if found is not None or kind == "plain":
+            return v if found is None else found.value
+        if kind == "batch":
+            return _spread(self.builder, v, (self.how.size, *v.type.shape)).value
+        shape = (v.type.shape[0], self.how.size, *v.type.shape[1:])
+        return _spread(self.builder, v, shape, 1).value

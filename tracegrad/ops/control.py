@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy as xp
 
 from tracegrad.ir.dims import named, names
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.types import ArrayType, Dim, Size
 from tracegrad.ops.define import Op
 from tracegrad.ops.index import getitem
+from tracegrad.ops.record import Ref
 
 COUNTER = ArrayType((), np.dtype(np.int64), weak=True)
 # An entry of `saved`: a result of the body.  Else it is the position of a carry, all
@@ -324,6 +326,30 @@ def _(inputs: list[ast.expr], attrs: dict[str, Any]) -> ast.expr:
     made = ast.parse("xp.asarray(stack)", mode="eval").body
     made.args[0] = inputs[0]  # type: ignore[attr-defined]
     return made
+
+
+def _shaped_stack(x: Any, *, shape: Any) -> Any:
+    return xp.reshape(x, shape)
+
+
+# The same of a loop that may have made no turn, whose list does not tell the shape.
+shaped_stack = Op(_shaped_stack, lambda t, *, shape: t)
+shaped_stack.name = "shaped_stack"
+shaped_stack.rules = (lambda ct, y, x, *, shape: ct,)
+
+
+def whole_stack(x: Ref, listed: bool = True) -> Ref:
+    """A stack as one array.
+
+    Args:
+        x: the stack.
+        listed: whether it may be a list.
+    """
+    if not listed:
+        return x
+    if uncounted(x.type):
+        return shaped_stack(x, shape=x.type.shape)
+    return array_of_stack(x)
 
 
 def uncounted(t: ArrayType) -> bool:
