@@ -370,3 +370,39 @@ class TestErrors:
         with pytest.raises(tg.UnsupportedError, match=r"reads .* from outside"):
             tg.grad(f)(2.0, X)
         same(tg.grad(f, argnums=1)(2.0, X), np.ones(3))
+
+
+# A part of what a rule makes is a part of something linear that no derivative reads.
+PARTS = [
+    lambda np_, x: (W @ x)[1:],
+    lambda np_, x: np_.cumsum(np_.fft.ifft(np_.fft.fft(x)[1:]).real)[1:],
+    lambda np_, x: np_.sort(W @ x)[1:] * np_.max(x),
+    lambda np_, x: np_.einsum("i,ij,jk,k->j", x, W, W, x)[:2] + (W.T @ (x * x))[:2],
+]
+W = np.array([[0.3, -0.2, 0.5], [0.1, 0.4, -0.3], [-0.6, 0.2, 0.1]])
+
+
+@pytest.mark.parametrize("f", PARTS)
+def test_rules_may_take_parts_of_what_they_make(f):
+    of_numpy = lambda x: f(np, x)
+
+    @tg.custom_jvp
+    def forward(x):
+        return of_numpy(x)
+
+    @forward.defjvp
+    def _(primals, tangents):
+        return tg.jvp(of_numpy, primals, tangents)
+
+    @tg.custom_vjp
+    def reverse(x):
+        return of_numpy(x)
+
+    reverse.defvjp(lambda x: (of_numpy(x), x), lambda x, ct: tg.vjp(of_numpy, x)[1](ct))
+    wanted = jax.jacfwd(lambda x: f(jnp, x))(X)
+    second = jax.hessian(lambda x: jnp.sum(f(jnp, x) ** 2))(X)
+    for g in (forward, reverse):
+        for jacobian in (tg.jacfwd, tg.jacrev):
+            np.testing.assert_allclose(jacobian(g)(X), wanted, rtol=1e-10, atol=1e-12)
+        got = tg.hessian(lambda x, g=g: np.sum(g(x) ** 2))(X)
+        np.testing.assert_allclose(got, second, rtol=1e-10, atol=1e-12)

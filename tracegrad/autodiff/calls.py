@@ -18,7 +18,7 @@ from tracegrad.ops.call import (
 )
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref
-from tracegrad.passes.dce import remove_dead_code
+from tracegrad.passes.dce import remove_dead_code, without_types_of
 
 # `pull_back` of the module `reverse`, which imports this one.
 Pull = Callable[..., list[Ref | None]]
@@ -243,7 +243,7 @@ def _pull_transposed(
     params = dict.fromkeys([*node.inputs, *tangents.values()])
     params.update(dict.fromkeys([ct.value for ct in seeds if ct is not None]))
     whole = Graph(graph.name, list(params), nodes + scratch.nodes, made)
-    for n in remove_dead_code(whole).nodes:
+    for n in without_types_of(tangents.values(), whole).nodes:
         builder.append(_moved(n, builder, tangents, node))
     return [None if ct is None else builder.wrap(ct.value) for ct in found]
 

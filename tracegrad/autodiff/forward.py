@@ -23,7 +23,7 @@ from tracegrad.ops.create import zeros_like
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.ops.shape import broadcast_to
 from tracegrad.ops.solvers import is_solver
-from tracegrad.passes.dce import remove_dead_code
+from tracegrad.passes.dce import without_types_of
 
 Tangents = dict[Value, Ref]
 
@@ -277,7 +277,7 @@ def _transposed(
     params.update(dict.fromkeys([t.value for t in tangents.values()]))
     graph = Graph(node.op.name, list(params), scratch.nodes, results)
     primal = dict(zip(cts, outputs, strict=True))
-    for made in remove_dead_code(graph).nodes:
+    for made in without_types_of(cts, graph).nodes:
         builder.append(_in_place(made, builder, primal))
     made_of = dict(zip(outputs, back, strict=True))
     found = [made_of.get(v) for v in node.outputs]

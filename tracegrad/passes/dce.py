@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from tracegrad.ir.dims import product
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.symbols import names_of, sizes_in
 from tracegrad.ops.cast import alias
-from tracegrad.ops.create import dim, size
+from tracegrad.ops.create import dim, full, full_like, size, zeros, zeros_like
 from tracegrad.ops.infer import same_type_input
 from tracegrad.passes.regions import prune
 
@@ -46,6 +49,30 @@ def drop_aliases(graph: Graph) -> Graph:
     return graph.with_nodes(kept, [known.get(v, v) for v in graph.results])
 
 
+def without_types_of(values: Iterable[Value], graph: Graph) -> Graph:
+    """The graph without dead code, and without reads of types of what `values` make.
+
+    Arrays made like such a value are made from its sizes, so that it can be dead code.
+
+    Args:
+        values: parameters of the graph, such as tangents.
+        graph: what is linear in them, transposed.
+    """
+    graph = remove_dead_code(graph)
+    made_of = set(values)
+    known = names_of([s for v in graph.params for s in v.type.shape])
+    nodes = []
+    for node in graph.nodes:
+        first = node.inputs[0] if node.inputs else None
+        if not made_of.isdisjoint(node.inputs) and node.op in _OF_SIZES:
+            if first in made_of and first not in graph.params:
+                node = _by_sizes(node, known) or node
+        if not made_of.isdisjoint(node.inputs):
+            made_of.update(node.outputs)
+        nodes.append(node)
+    return remove_dead_code(graph.with_nodes(nodes))
+
+
 def _mark(graph: Graph, live: set[Value]) -> list[Node]:
     """Add to `live` what the live values are computed from; the live nodes."""
     kept: list[Node] = []
@@ -82,17 +109,27 @@ def _stand_in(v: Value, live: set[Value], made_by: dict[Value, Node]) -> Value:
     return v
 
 
-def _size_alone(node: Node, known: set[str]) -> Node | None:
-    """A node that reads a size of arguments in the place of one of an array's."""
-    if node.op is not size:
-        return None
+_OF_SIZES = (size, zeros_like, full_like)
+
+
+def _by_sizes(node: Node, known: set[str]) -> Node | None:
+    """One of `_OF_SIZES` by sizes of the arguments, in the place of an array's type."""
     shape, axis = node.inputs[0].type.shape, node.attrs.get("axis")
-    wanted = product(shape) if axis is None else shape[axis]
-    if not names_of((wanted,)) <= known:
+    attrs: dict[str, Any] = {"shape": shape, "dtype": node.out.type.dtype.name}
+    op = zeros if node.op is zeros_like else full
+    if node.op is size:
+        wanted = product(shape) if axis is None else shape[axis]
+        op, attrs, shape = dim, {"size": wanted}, (wanted,)
+    if not names_of(shape) <= known:
         return None
-    made = Node(dim, (), node.outputs, {"size": wanted}, node.at, node.phase)
+    made = Node(op, node.inputs[1:], node.outputs, attrs, node.at, node.phase)
     made.derived = node.derived
     return made
+
+
+def _size_alone(node: Node, known: set[str]) -> Node | None:
+    """A node that reads a size of arguments in the place of one of an array's."""
+    return _by_sizes(node, known) if node.op is size else None
 
 
 def _borrow_types(

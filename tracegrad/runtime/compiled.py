@@ -22,7 +22,7 @@ from tracegrad.runtime.methods import BoundMethod
 from tracegrad.runtime.nested import inline_derivative
 from tracegrad.runtime.options import Options, decorator, require_function
 from tracegrad.runtime.origin import name_origin
-from tracegrad.runtime.pullback import CheckedPullback
+from tracegrad.runtime.pullback import CheckedPullback, Origin
 from tracegrad.runtime.specialize import Specialization, specialize
 from tracegrad.trace.tracer import active
 
@@ -504,12 +504,10 @@ def vjp(
     out = made(*primals)
     if active():  # recorded, not run: the pullback checks what it is given itself
         return (out[0][0], out[1], out[0][1]) if has_aux else out
-    source = functools.partial(made.source, *primals)
-    if has_aux:
-        (value, aux), pullback = out
-        return value, CheckedPullback(pullback, value, source, made._binder), aux
+    origin = Origin(made, primals, lambda: made._nested(primals, {})[1])
     value, pullback = out
-    return value, CheckedPullback(pullback, value, source, made._binder)
+    value, *aux = value if has_aux else (value,)
+    return value, CheckedPullback(pullback, value, origin, made._binder), *aux
 
 
 def _kept_vjp(f: Callable, options: Options) -> Compiled:

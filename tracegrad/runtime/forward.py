@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from tracegrad.runtime.binding import Binder
 from tracegrad.runtime.compiled import Compiled, compiled
 from tracegrad.runtime.nested import inline_derivative
 from tracegrad.runtime.options import Options, decorator
-from tracegrad.runtime.pullback import CheckedPushforward
+from tracegrad.runtime.pullback import CheckedPushforward, Origin
 from tracegrad.runtime.pushing import inline_jvp, inline_linearize
 from tracegrad.runtime.transform import Direct, binder_of, kept, options_of
 from tracegrad.trace.tracer import active
@@ -106,8 +105,8 @@ def linearize(
         return (out[0], pushed, out[1]) if has_aux else (out, pushed)
     made = kept(f, ("linearize", options), lambda: Compiled(f, options))
     out, pushed = made(*primals)
-    source = functools.partial(made.source, *primals)
-    checked = CheckedPushforward(pushed, primals, source, binder)
+    again = lambda: inline_linearize(binder, primals, has_aux)[1]
+    checked = CheckedPushforward(pushed, Origin(made, primals, again), binder)
     return (out[0], checked, out[1]) if has_aux else (out, checked)
 
 

@@ -33,6 +33,7 @@ from tracegrad.runtime.derive import (
     values_of,
 )
 from tracegrad.runtime.options import Options
+from tracegrad.runtime.pullback import one_cotangent
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -172,10 +173,10 @@ def _pullback(part: Targets, op: str, binder: Binder) -> Callable:
     outputs = values_of([part.value])
     session: Any = ACTIVE.session
 
-    def pullback(ct: Any) -> tuple:
+    def pullback(*given: Any) -> tuple:
         session.locate()
         try:
-            cts = _cotangents(builder, part.value, ct)
+            cts = _cotangents(builder, part.value, one_cotangent(given))
         except TracegradError as error:
             raise error.locate(op, session.place() or binder.at) from None
         wrt = part.inputs()

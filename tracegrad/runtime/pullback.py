@@ -6,20 +6,22 @@ a word.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tracegrad.codegen.names import identifier
 from tracegrad.codegen.source import Source
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
-from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, outline
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, outline
 from tracegrad.ops.infer import shape_text
 from tracegrad.runtime.binding import Binder, step_text
 from tracegrad.runtime.origin import name_origin
+from tracegrad.trace.tracer import active, is_traced
 
-SourceOf = Callable[[], Source]
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -36,74 +38,151 @@ _PULLBACK = _Words("cotangent", "result", "pullback")
 _PUSHFORWARD = _Words("tangent", "primal", "pushforward")
 
 
-class CheckedPullback:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an emitted derivative comes from.
+
+    Attributes:
+        made: the compiled function that made it.
+        primals: where.
+        again: makes the derivative once more, in the trace that is running.
+    """
+
+    made: Any
+    primals: tuple
+    again: Callable[[], Callable]
+
+    def holds_for(self, function: Callable) -> bool:
+        """Whether the program of `function` is still that of the primals.
+
+        What the user's function closes over may have changed since.
+        """
+        space = getattr(function, "__globals__", None)
+        for program in self.made.specializations():
+            if space is getattr(vars(program).get("run"), "__globals__", self):
+                return program.matches(*self.primals) is True
+        return False
+
+
+class _Checked:
+    """An emitted derivative of the user's function at some primals.
+
+    In a trace it is recorded with the operations of that function, as if it had been
+    taken there.  Where these are other ones by now, the emitted code is traced.
+    """
+
+    __slots__ = ("__name__", "__signature__", "_binder", "_function", "_origin")
+    _kind, _takes = "", ""
+
+    def __init__(self, function: Callable, origin: Origin, binder: Binder) -> None:
+        self._function = function
+        self._origin = origin
+        self._binder = binder
+        self.__name__ = f"{binder.name}_{self._kind}"
+        self.__signature__ = inspect.Signature(self._parameters())
+
+    def _parameters(self) -> list[inspect.Parameter]:
+        raise NotImplementedError
+
+    @property
+    def __wrapped__(self) -> Callable:
+        """The user's function, which has the place that errors name."""
+        return self._binder.function
+
+    def _apply(self, given: Sequence[Any]) -> Any:
+        """What the derivative makes of arguments that were checked."""
+        function = self._function
+        if active() and any(map(_is_traced, given)):
+            if self._origin.holds_for(function):
+                function = self._origin.again()
+        try:
+            return function(*given)
+        except Exception as error:
+            name_origin(error)
+            raise
+
+    def source(self) -> Source:
+        """The program: the forward pass, and in it the derivative as a function."""
+        return self._origin.made.source(*self._origin.primals)
+
+    def __repr__(self) -> str:
+        return f"<{self._kind}>"
+
+
+def _is_traced(x: Any) -> bool:
+    return any(is_traced(leaf.value) for leaf in leaves(build(x, Leaf)))
+
+
+class CheckedPullback(_Checked):
     """Takes cotangents of the structure, shapes and dtypes of one result."""
 
-    __slots__ = ("_binder", "_function", "_like", "_source")
+    __slots__ = ("_like",)
+    _kind = "pullback"
 
     def __init__(
-        self, function: Callable, out: Any, source: SourceOf, binder: Binder
+        self, function: Callable, out: Any, origin: Origin, binder: Binder
     ) -> None:
         """Wrap the emitted function.
 
         Args:
             function: it.
             out: what cotangents must be like.
-            source: gives the source of the program that made the function.
+            origin: where the function comes from.
             binder: of the user's function, for errors.
         """
-        self._function = function
+        super().__init__(function, origin, binder)
         self._like = build(out, _like)
-        self._source = source
-        self._binder = binder
 
-    def source(self) -> Source:
-        """The program: the forward pass, and in it the pullback as a function."""
-        return self._source()
+    def _parameters(self) -> list[inspect.Parameter]:
+        return [inspect.Parameter("d_out", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
 
-    def __call__(self, ct: Any) -> tuple:
+    def __call__(self, *cts: Any) -> tuple:
         """One cotangent per primal.
 
         Raises:
             ShapeError: a cotangent has another shape than its result.
             DTypeError: it can't be cast to the dtype of its result.
-            ArgumentError: it has another structure.
+            ArgumentError: it has another structure, or there is more than one.
         """
         try:
-            given = conform(self._like, ct, "ct", _PULLBACK)
+            given = conform(self._like, one_cotangent(cts), "ct", _PULLBACK)
         except TracegradError as error:
             raise error.locate(at=self._binder.at) from None
-        try:
-            return self._function(given)
-        except Exception as error:
-            name_origin(error)
-            raise
-
-    def __repr__(self) -> str:
-        return "<pullback>"
+        return self._apply([given])
 
 
-class CheckedPushforward:
+def one_cotangent(cts: tuple) -> Any:
+    """The argument of a pullback.
+
+    Raises:
+        ArgumentError: there are several, or none.
+    """
+    if len(cts) != 1:
+        raise ArgumentError(
+            f"a pullback takes one cotangent in the structure of the result, not "
+            f"{len(cts)} arguments",
+            op=_PULLBACK.op,
+            fix="pass those of a tuple as one tuple: pullback((ct_1, ct_2))",
+        )
+    return cts[0]
+
+
+class CheckedPushforward(_Checked):
     """Takes tangents of the structures, shapes and dtypes of the primals."""
 
-    __slots__ = ("_binder", "_function", "_likes", "_source")
+    __slots__ = ("_likes",)
+    _kind = "pushforward"
 
-    def __init__(
-        self,
-        function: Callable,
-        primals: Sequence[Any],
-        source: SourceOf,
-        binder: Binder,
-    ) -> None:
+    def __init__(self, function: Callable, origin: Origin, binder: Binder) -> None:
         """Wrap the emitted function; see `CheckedPullback`."""
-        self._function = function
-        self._likes = [build(x, _like) for x in primals]
-        self._source = source
-        self._binder = binder
+        super().__init__(function, origin, binder)
+        self._likes = [build(x, _like) for x in origin.primals]
 
-    def source(self) -> Source:
-        """The program: the forward pass, and in it the derivative as a function."""
-        return self._source()
+    def _parameters(self) -> list[inspect.Parameter]:
+        slots = self._binder.slots(self._origin.primals, {})
+        names = [f"t_{slot.name}" for slot in slots if slot.given]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [inspect.Parameter(identifier(name), kind) for name in names]
 
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the result.
@@ -117,11 +196,7 @@ class CheckedPushforward:
             moved = self._checked(tangents)
         except TracegradError as error:
             raise error.locate(at=self._binder.at) from None
-        try:
-            return self._function(*moved)
-        except Exception as error:
-            name_origin(error)
-            raise
+        return self._apply(moved)
 
     def _checked(self, tangents: tuple) -> list[Any]:
         if len(tangents) != len(self._likes):
@@ -134,9 +209,6 @@ class CheckedPushforward:
             conform(like, t, f"tangents[{i}]", _PUSHFORWARD)
             for i, (like, t) in enumerate(zip(self._likes, tangents, strict=True))
         ]
-
-    def __repr__(self) -> str:
-        return "<pushforward>"
 
 
 def _like(x: Any) -> Leaf | Static:
