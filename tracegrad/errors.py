@@ -77,6 +77,10 @@ class ArgumentError(TracegradError, TypeError):
     """A wrong argument to a tracegrad function or to a traced NumPy function."""
 
 
+class StaticArgumentError(ArgumentError):
+    """A traced array where the program has to know the numbers when it is made."""
+
+
 class OutOfBoundsError(TracegradError, IndexError):
     """An index outside the array."""
 

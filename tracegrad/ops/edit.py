@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import ArgumentError, OutOfBoundsError, ShapeError
+from tracegrad.errors import (
+    ArgumentError,
+    OutOfBoundsError,
+    ShapeError,
+    StaticArgumentError,
+)
 from tracegrad.ir.dims import product
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim, Size
@@ -42,7 +47,7 @@ def _static(function: str, obj: Any, size: Any) -> Any:
         ArgumentError: if that depends on traced values.
     """
     if is_traced(obj) or isinstance(size, Dim):
-        raise ArgumentError(
+        raise StaticArgumentError(
             f"{function} needs to know the places and the size when it is traced",
             op=function,
             fix="give plain numbers, or use np.concatenate with slices",
@@ -121,7 +126,8 @@ def _infer_insert(t: ArrayType, values: ArrayType, *, obj, axis):
     at = axis or 0
     count: Size = 1 if isinstance(obj, int) else len(obj)
     if count == 1 and values.ndim:
-        count = values.shape[at + values.ndim - t.ndim] if values.ndim > at else 1
+        own = at + values.ndim - t.ndim
+        count = values.shape[own] if own >= 0 else 1
     size = t.shape[at] + count
     broadcast_shapes(values.shape, (*t.shape[:at], count, *t.shape[at + 1 :]))
     return t.with_shape((*t.shape[:at], size, *t.shape[at + 1 :]))

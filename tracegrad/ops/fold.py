@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import ArgumentError, ShapeError
+from tracegrad.errors import ArgumentError, ShapeError, StaticArgumentError
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.create import zeros_like
-from tracegrad.ops.define import ACCEPT, Batch, accept, op
+from tracegrad.ops.define import ACCEPT, METHODS, Batch, accept, op
 from tracegrad.ops.index import (
     along,
     expand_dims,
@@ -34,6 +34,7 @@ from tracegrad.ops.record import (
     Scattered,
     as_array,
     as_operand,
+    dtype_of,
     is_traced,
     ndim_of,
     shape_of,
@@ -41,7 +42,7 @@ from tracegrad.ops.record import (
 from tracegrad.ops.reduce import take_as
 from tracegrad.ops.sample import arg, data
 from tracegrad.ops.scatter import write
-from tracegrad.ops.shape import to_shape
+from tracegrad.ops.shape import broadcast_to, to_shape
 
 # Only JAX source imports it.
 lax = Library("jax.lax")
@@ -201,7 +202,8 @@ def _reduce_call(ufunc: np.ufunc) -> Callable:
         for a in sorted(axes, reverse=True):
             x = _reduce(ufunc, x, a)
         if initial is not None and initial is not np._NoValue:
-            x = ACCEPT[ufunc](as_operand(initial), x)
+            start = METHODS["astype"](as_array(initial), dtype_of(x))
+            x = ACCEPT[ufunc](start, x)
         return to_shape(x, tuple(shape)) if keepdims else x
 
     return call
@@ -230,7 +232,11 @@ def _reduceat_call(ufunc: np.ufunc) -> Callable:
         x = as_array(take_as(array, dtype))
         axis = normal_axis(axis, ndim_of(x))
         if is_traced(indices):
-            raise ArgumentError(f"{name} with traced indices", op=name)
+            raise StaticArgumentError(
+                f"{name} with traced indices has sums of sizes that depend on data",
+                op=name,
+                fix="give the indices as a list of numbers",
+            )
         starts = tuple(np.asarray(indices).tolist())
         if ufunc is np.add and list(starts) == sorted(set(starts)) and starts[0] >= 0:
             return add_reduceat(x, starts=starts, axis=axis)
@@ -260,11 +266,19 @@ def _at_call(ufunc: np.ufunc) -> Callable:
             return write(x, key, ACCEPT[ufunc](read(x, key), *given))
         places = known_array(key[0])
         if len(key) > 1 or places is None or places.ndim != 1:
-            raise ArgumentError(
+            raise StaticArgumentError(
                 f"{name} with indices that may repeat, or are traced, is not supported",
                 op=name,
                 fix="give one vector of plain numbers",
             )
+        # Values of fewer axes belong to each place.
+        rest_of = shape_of(x)[1:]
+        given = [
+            broadcast_to(v, shape=(places.size, *rest_of))
+            if 0 < ndim_of(v) <= len(rest_of)
+            else v
+            for v in given
+        ]
         while places.size:
             now = np.sort(np.unique(places, return_index=True)[1])
             spots = places[now]

@@ -12,6 +12,7 @@ from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.dims import at_least
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType
+from tracegrad.ops.cast import astype
 from tracegrad.ops.create import size
 from tracegrad.ops.define import Batch, op
 from tracegrad.ops.index import along, expand_dims, getitem
@@ -19,6 +20,7 @@ from tracegrad.ops.infer import (
     normal_axes,
     normal_axis,
     refuse,
+    result_dtype,
     same_size,
 )
 from tracegrad.ops.join import concatenate
@@ -30,6 +32,7 @@ from tracegrad.ops.record import (
     constant_of,
     dtype_of,
     ndim_of,
+    type_of,
 )
 from tracegrad.ops.reduce import averaged
 from tracegrad.ops.reduce import sum as reduce_sum
@@ -212,10 +215,12 @@ def gradient(f, *distance, axis=None, edge_order=1):
 
 @gradient.vjp
 def _(ct, y, f, *distance, axis, edge_order):
-    of_distance = []
+    of_distance, late = [], False
     if distance:
         of_distance = [-reduce_sum(ct * y) / distance[0]]
-        ct = ct / distance[0]
+        # In wider numbers than those of `f` at the end, so that all else stays narrow.
+        late = result_dtype(type_of(ct), type_of(distance[0])) != dtype_of(ct)
+        ct = ct if late else ct / distance[0]
     axis = 0 if axis is None else axis
     half = 0.5 * getitem(ct, index=along(axis, Slice(1, -1)))
     parts: list[tuple[Any, Any]] = [(half, Slice(2, None)), (-half, Slice(None, -2))]
@@ -224,7 +229,7 @@ def _(ct, y, f, *distance, axis, edge_order):
     parts += [(-w * first, i) for i, w in enumerate(weights)]
     parts += [(w * last, -1 - i) for i, w in enumerate(weights)]
     of_f = collect(f, [(ct, (), along(axis, at)) for ct, at in parts], True)
-    return of_f, *of_distance
+    return of_f / distance[0] if late else of_f, *of_distance
 
 
 def _uneven(f, points, axis, edge_order):
@@ -264,7 +269,9 @@ def _(f, *varargs, axis=None, edge_order=1):
     for i, a in enumerate(axes):
         distance = [as_operand(distances[i])] if varargs else []
         if distance and ndim_of(distance[0]):
-            made.append(_uneven(f, as_array(distance[0]), a, edge_order))
+            slopes = _uneven(f, as_array(distance[0]), a, edge_order)
+            same = dtype_of(f).kind not in "fc" or dtype_of(slopes) == dtype_of(f)
+            made.append(slopes if same else astype(slopes, dtype=dtype_of(f)))
             continue
         if distance and constant_of(distance[0]) == 1:
             distance = []

@@ -13,7 +13,7 @@ import numpy as np
 import numpy as xp
 
 from tracegrad.errors import ArgumentError, ShapeError
-from tracegrad.ir.dims import compare
+from tracegrad.ir.dims import at_least
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import zeros
@@ -171,8 +171,10 @@ def lstsq_call(a, b, rcond=None):
     a, b = as_array(a), as_array(b)
     rcond = cutoff("np.linalg.lstsq", "rcond", rcond)
     x = least_squares(a, b, rcond=rcond)
+    if inexact(type_of(a)) != inexact(type_of(x)):
+        a = astype(a, dtype=inexact(type_of(x)))  # in which NumPy computes it all
     m, n = shape_of(a)
-    if compare(m, n) is True:
+    if at_least(n, m) is True:
         sums = zeros(shape=(0,), dtype=real_part_of(inexact(type_of(x))).name)
     else:
         sums = reduce_sum(absolute(b - matmul(a, x)) ** 2, axis=0)

@@ -89,7 +89,8 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
         return reduce_sum(absolute(x), **how)
     if ord == 0:
         return astype(count_nonzero(x, **how), dtype=squared(dtype_of(x)).name)
-    if ord > 1 and dtype_of(x).kind != "c" and not isinstance(axis, tuple):
+    one = isinstance(axis, int) or (axis is None and ndim_of(x) == 1)
+    if ord > 1 and dtype_of(x).kind != "c" and one:
         return norm(x, ord=ord, **how)
     return reduce_sum(absolute(x) ** ord, **how) ** (1.0 / ord)
 

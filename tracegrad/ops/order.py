@@ -10,7 +10,7 @@ import numpy as xp
 
 from tracegrad.errors import ShapeError
 from tracegrad.ir.index import ARRAY, Slice
-from tracegrad.ir.types import ArrayType, Dim, Size
+from tracegrad.ir.types import ArrayType, Size
 from tracegrad.ops.cast import astype
 from tracegrad.ops.create import zeros_like
 from tracegrad.ops.define import Batch, accept, op
@@ -35,6 +35,7 @@ from tracegrad.ops.record import (
     shape_of,
 )
 from tracegrad.ops.sample import arg, call, data
+from tracegrad.ops.select import maximum, minimum
 from tracegrad.ops.shape import broadcast_to, ravel, to_shape
 
 
@@ -78,11 +79,13 @@ def take_call(a, indices, axis=None, out=None, mode="raise"):
     indices = as_operand(indices)
     if mode != "raise":
         size = shape_of(a)[axis]
-        if is_traced(indices) or isinstance(size, Dim) or mode not in ("wrap", "clip"):
+        if mode not in ("wrap", "clip"):
             refuse("np.take", fix='use mode="raise"', mode=mode)
-        indices = np.asarray(indices)
-        wrapped = indices % size if mode == "wrap" else np.clip(indices, 0, size - 1)
-        return take_call(a, wrapped, axis)
+        if not is_traced(indices):
+            indices = np.asarray(indices)
+        if mode == "wrap":
+            return take_call(a, indices % size, axis)
+        return take_call(a, maximum(minimum(indices, size - 1), 0), axis)
     if isinstance(constant_of(indices), int | np.integer):
         return read(a, (slice(None),) * axis + (int(indices),))
     if isinstance(indices, np.ndarray) and not indices.size:
@@ -92,11 +95,17 @@ def take_call(a, indices, axis=None, out=None, mode="raise"):
     return take(a, indices, axis=axis)
 
 
+def as_mask(condition: Any) -> Any:
+    """A condition as NumPy takes it: numbers other than 0 hold, they are no indices."""
+    condition = as_array(condition)
+    return condition if dtype_of(condition).kind == "b" else condition != 0
+
+
 @accept(np.compress)
 def compress(condition, a, axis=None, out=None):
     """The elements along `axis` where `condition` is true."""
     refuse("np.compress", out=out)
-    a, mask = as_array(a), as_operand(condition)
+    a, mask = as_array(a), as_mask(condition)
     if axis is None:
         a, axis = (a if ndim_of(a) == 1 else ravel(a)), 0
     axis = normal_axis(axis, ndim_of(a))
@@ -114,7 +123,7 @@ def _(a, condition, axis=None, out=None):
 
 @accept(np.extract)
 def _(condition, arr):
-    return read(ravel(as_array(arr)), ravel(as_array(condition)))
+    return compress(ravel(as_mask(condition)), ravel(as_array(arr)))
 
 
 # ------------------------------------------------------------------------ along an axis

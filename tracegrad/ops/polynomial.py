@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import ShapeError
+from tracegrad.errors import ArgumentError, ShapeError
 from tracegrad.ir.index import Slice
 from tracegrad.ir.types import ArrayType, Dim
 from tracegrad.ops.convolve import convolve
@@ -23,7 +23,7 @@ from tracegrad.ops.record import as_array, as_operand, dtype_of, ndim_of, shape_
 from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import real
-from tracegrad.ops.shape import broadcast_to, ravel
+from tracegrad.ops.shape import atleast_1d, broadcast_to, ravel
 
 
 def _coefficients(p: Any) -> Any:
@@ -258,11 +258,18 @@ def _(p, m=1):
 @accept(np.polyint)
 def _(p, m=1, k=None):
     p, m = _coefficients(p), operator.index(m)
-    added = [0.0] * m if k is None else k if isinstance(k, list | tuple) else [k] * m
-    for constant in added:
+    added = atleast_1d(as_array(0.0 if k is None else k))
+    count = shape_of(added)[0]
+    if count not in (1, m) and not (isinstance(count, int) and count > m):
+        raise ArgumentError(
+            f"np.polyint takes one constant, or one for each of {m} integrals, not "
+            f"{count}"
+        )
+    for i in range(m):
         powers = np.arange(_fixed("np.polyint", p), 0, -1)
-        end = expand_dims(as_array(constant), axis=(0,))
-        p = concatenate(p / powers, end)
+        at = i if count != 1 else 0
+        end = 0.0 if k is None else getitem(added, index=(at,))
+        p = concatenate(p / powers, expand_dims(as_array(end), axis=(0,)))
     return p
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy as xp
 
-from tracegrad.errors import ArgumentError, ShapeError
+from tracegrad.errors import ArgumentError, ShapeError, StaticArgumentError
 from tracegrad.ir.dims import exact_div
 from tracegrad.ir.index import ARRAY, Slice
 from tracegrad.ir.types import ArrayType, Dim
@@ -88,7 +88,7 @@ def _(ct, y, x, *, repeats, axis):
 @repeat.accept(np.repeat, methods=["repeat"])
 def _(a, repeats, axis=None):
     if is_traced(repeats):
-        raise ArgumentError(
+        raise StaticArgumentError(
             "np.repeat with traced repeats has a result size that depends on data",
             op="np.repeat",
             fix="give the repeats as a number or a list of numbers",
@@ -342,6 +342,8 @@ def diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
     x = as_array(a)
     if n < 0:
         raise ArgumentError(f"np.diff takes an order of 0 or more, not {n}")
+    if n == 0:
+        return x  # as it is, without what would be put to its ends
     axis = normal_axis(axis, ndim_of(x))
     ends = [_end(e, x, axis) for e in (prepend, append)]
     parts = [p for p in (ends[0], x, ends[1]) if p is not None]

@@ -251,6 +251,8 @@ def _(a, axis=None, weights=None, returned=False, *, keepdims=NOT_GIVEN):
         keepdims=keepdims,
     )
     average = sum(x * w, axis=axis, keepdims=keepdims) / total
+    if returned and dtype_of(total) != dtype_of(average):
+        total = astype(total, dtype=dtype_of(average))
     return (average, total) if returned else average
 
 
@@ -303,19 +305,31 @@ def _(ct, y, x, *, axis, ddof, keepdims):
 
 
 def _spread_call(which, a, axis, dtype, ddof, keepdims, mask, given_mean, correction):
-    if given_mean is not NOT_GIVEN:
-        refuse(f"np.{which.name}", mean=given_mean)
     if correction is not NOT_GIVEN:
         ddof = correction
+    x, wanted = as_array(a), None if dtype is None else np.dtype(dtype)
+    if dtype_of(x).kind == "c" and wanted is not None and wanted.kind != "c":
+        refuse(
+            f"np.{which.name}",
+            fix="leave out dtype=, or take the real part",
+            dtype=f"{wanted}, of complex numbers",
+        )
     x = take_as(a, dtype)
     axis, keepdims = canonical_axis(axis, ndim_of(x)), flag(keepdims)
-    if not given(mask) or mask is True:
+    everything = not given(mask) or mask is True
+    if everything and given_mean is NOT_GIVEN:
         return which(x, axis=axis, ddof=ddof, keepdims=keepdims)
-    centred = x - mean_call(x, axis, None, None, True, where=mask)
+    if given_mean is NOT_GIVEN:
+        given_mean = mean_call(x, axis, None, None, True, where=mask)
+    centred = x - as_operand(given_mean)
     squares = absolute(centred) ** 2 if dtype_of(x).kind == "c" else centred**2
-    total = sum(masked(squares, mask, 0), axis=axis, keepdims=keepdims)
-    count = per_lane(_count_where(mask, x, axis, keepdims), total)
-    variance = total / less(count, ddof)
+    squares = squares if everything else masked(squares, mask, 0)
+    total = sum(squares, axis=axis, keepdims=keepdims)
+    if everything:
+        variance = total / less(count_along(x, axis), ddof)
+    else:
+        count = per_lane(_count_where(mask, x, axis, keepdims), total)
+        variance = total / less(count, ddof)
     if which is var:
         return variance
     # As `std` has it, the derivative at equal elements is 0.

@@ -9,9 +9,10 @@ import numpy as np
 import numpy as xp
 
 from tracegrad.errors import DTypeError, ShapeError
+from tracegrad.ir.dims import product
 from tracegrad.ir.graph import Const
 from tracegrad.ir.index import ARRAY, Slice, fill
-from tracegrad.ir.types import ArrayType
+from tracegrad.ir.types import ArrayType, Shape
 from tracegrad.ops.create import positions, zeros_like
 from tracegrad.ops.define import accept, op
 from tracegrad.ops.index import (
@@ -38,6 +39,7 @@ from tracegrad.ops.record import (
 )
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import where
+from tracegrad.ops.shape import to_shape
 
 
 def _infer_write(x: ArrayType, update: ArrayType, *arrays, index, counts, unique):
@@ -240,13 +242,30 @@ def _(a, mask, values):
 
 @accept(updates=[np.put_along_axis])
 def _(arr, indices, values, axis):
+    indices = as_array(indices)
+    if axis is None:
+        flat = write(to_shape(arr, (product(shape_of(arr)),)), indices, values)
+        return to_shape(flat, shape_of(arr))
     axis = normal_axis(axis, ndim_of(arr))
-    return write(arr, grid_along(as_array(indices), axis), values)
+    return write(arr, grid_along(indices, axis, shape_of(arr)), values)
 
 
-def grid_along(indices: Any, axis: int) -> tuple:
-    """The subscript that pairs `indices` with each position along the other axes."""
-    shape = shape_of(indices)
+def grid_along(indices: Any, axis: int, shape: Shape | None = None) -> tuple:
+    """The subscript that pairs `indices` with each position along the other axes.
+
+    Args:
+        indices: positions along `axis`.
+        axis: which one.
+        shape: of the array that is indexed, with which `indices` broadcasts along the
+            other axes; without it, the positions are those of `indices`.
+    """
+    shape = shape_of(indices) if shape is None else shape
+    if ndim_of(indices) != len(shape):
+        raise ShapeError(
+            f"indices of shape {shape_text(shape_of(indices))} do not have the "
+            f"{len(shape)} axes of the array",
+            fix="give an index array with as many axes",
+        )
     grid = list(np.ix_(*[np.arange(int(n)) for n in shape]))
     grid[axis] = indices
     return tuple(grid)

@@ -13,7 +13,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from tracegrad.errors import ArgumentError, TracegradError, UnsupportedError
+from tracegrad.errors import (
+    ArgumentError,
+    StaticArgumentError,
+    TracegradError,
+    UnsupportedError,
+)
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ir.types import Dim
 from tracegrad.ops.index import getitem
@@ -213,19 +218,26 @@ def enter(
         if kwargs:
             by_name = {key: lower(x, sources) for key, x in kwargs.items()}
         out = function(*given, **by_name)
-    except TracegradError as error:
-        raise error.locate(name, chain[-1] if chain else None) from None
-    except (TypeError, ValueError) as error:
-        if type(error) is TypeError and any(_is_int(v) for v, _ in sources):
-            # A shape or an axis has to be a plain int.
-            plain = [_plain_ints(x) for x in args]
-            by_name = {key: _plain_ints(x) for key, x in (kwargs or {}).items()}
-            if plain != list(args) or by_name != (kwargs or {}):
+    except (TracegradError, TypeError, ValueError) as error:
+        if type(error) in (TypeError, StaticArgumentError):
+            # A shape, an axis or a place has to be of plain ints.
+            plain = [_plain_ints(x, session) for x in args]
+            by_name = {k: _plain_ints(x, session) for k, x in (kwargs or {}).items()}
+            if _differ((plain, by_name), (list(args), kwargs or {})):
                 return enter(
                     session, function, tuple(plain), by_name, name=name, fresh=fresh
                 )
-        # A wrong keyword, or what NumPy itself refuses.
+        if isinstance(error, TracegradError):
+            raise error.locate(name, chain[-1] if chain else None) from None
         at = chain[-1] if chain else None
+        if "'Ref'" in str(error):
+            raise StaticArgumentError(
+                f"{name} has to know the numbers in an array when it is traced",
+                op=name,
+                at=at,
+                fix="give plain numbers, or a list of them",
+            ) from None
+        # A wrong keyword, or what NumPy itself refuses.
         raise ArgumentError(str(error), op=name, at=at) from error
     if not isinstance(out, Ref) and not sources:
         _note_content(session, args)
@@ -235,17 +247,32 @@ def enter(
     return result
 
 
-def _is_int(value: Value) -> bool:
-    return value.type.kind == "i" and not value.type.shape
+def _plain_ints(x: Any, session: Session) -> Any:
+    """An argument with ints as plain ones, which makes them static.
 
-
-def _plain_ints(x: Any) -> Any:
-    """An argument with traced ints as plain ones, which makes them static."""
+    Arrays of ints or bools are so where they depend on constants only.
+    """
     if isinstance(x, Handle):
-        return operator.index(cast(Any, x)) if _is_int(x.value) else x
+        value = current(x)
+        if value.type.kind == "i" and not value.type.shape:
+            return operator.index(cast(Any, x))
+        if value.type.kind in "iub" and session.is_concrete(value):
+            return np.array(session.ask(value))
+        return x
     if type(x) in (list, tuple):
-        return type(x)(map(_plain_ints, x))
+        return type(x)([_plain_ints(part, session) for part in x])
     return x
+
+
+def _differ(plain: Any, given: Any) -> bool:
+    """Whether anything in nested arguments has been replaced."""
+    if plain is given:
+        return False
+    if type(plain) is type(given) and type(plain) in (list, tuple):
+        return any(map(_differ, plain, given))
+    if type(plain) is dict:
+        return any(_differ(part, given[key]) for key, part in plain.items())
+    return True
 
 
 def _note_content(session: Session, args: tuple) -> None:

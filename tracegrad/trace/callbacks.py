@@ -122,21 +122,45 @@ def _is_elementwise(node: Node) -> bool:
 
 
 # ------------------------------------------------------------------------- vectorize
+def _without_excluded(f: Any, args: tuple, kwargs: dict) -> tuple[Any, tuple, dict]:
+    """An `np.vectorize` object and a call of it with nothing left to exclude."""
+    held = {i: x for i, x in enumerate(args) if i in f.excluded}
+    held_by_name = {k: x for k, x in kwargs.items() if k in f.excluded}
+    pyfunc = f.pyfunc
+
+    def function(*given: Any, **named: Any) -> Any:
+        rest = iter(given)
+        whole = [held[i] if i in held else next(rest) for i in range(len(args))]
+        return pyfunc(*whole, **named, **held_by_name)
+
+    left = tuple([x for i, x in enumerate(args) if i not in held])
+    by_name = {k: x for k, x in kwargs.items() if k not in held_by_name}
+    free = np.vectorize(function, f.otypes, signature=f.signature)
+    return free, left, by_name
+
+
 def call_vectorized(session: Session, f: Any, args: tuple, kwargs: dict) -> Any:
     """A call of an `np.vectorize` object.
 
     If its function only computes element by element, it is traced once and runs on
     whole arrays; a function with branches or the like once for each element.
     """
-    if f.signature is not None or f.excluded:
+    if f.excluded:
+        return call_vectorized(session, *_without_excluded(f, args, kwargs))
+    if f.signature is not None:
         raise UnsupportedError(
-            "np.vectorize with signature= or excluded= is not supported",
+            "np.vectorize with signature= is not supported",
             op="np.vectorize",
             at=session.place(),
             fix="call the function in a loop, or write it for whole arrays",
         )
     names = list(kwargs)
-    given = [as_traced(session, x) for x in (*args, *kwargs.values())]
+    # Python's numbers become arrays, as there.
+    plain = (int, float, complex, bool)
+    given = [
+        as_traced(session, np.asarray(x) if type(x) in plain else x)
+        for x in (*args, *kwargs.values())
+    ]
     arrays = np.broadcast_arrays(*given)
     shape = tuple(map(int, arrays[0].shape))
     if not arrays[0].size:

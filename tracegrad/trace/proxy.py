@@ -369,8 +369,10 @@ class Proxy(Handle):
         floor, mod = OPERATOR_FUNCTIONS["__floordiv__"], OPERATOR_FUNCTIONS["__mod__"]
         return floor(self, other), mod(self, other)
 
-    def __round__(self, digits: int = 0) -> Any:
-        return Method(self, "round")(digits)
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is None and not self.value.type.shape:
+            return Method(self, "round")(0).astype(int)  # as Python's numbers do
+        return Method(self, "round")(digits or 0)
 
     def item(self, *at: Any) -> Any:
         """The element as a Python number; a float or complex one stays traced."""
