@@ -14,7 +14,6 @@ from tracegrad.errors import (
     TracegradError,
     UnsupportedError,
 )
-from tracegrad.ops.cast import stop_gradient
 from tracegrad.runtime.cache import SpecializationWarning
 from tracegrad.runtime.compiled import compile, grad, value_and_grad, vjp
 from tracegrad.runtime.custom import custom_jvp, custom_vjp
@@ -23,7 +22,7 @@ from tracegrad.runtime.implicit import fixed_point, implicit_root
 from tracegrad.runtime.interop import to_jax, to_torch
 from tracegrad.runtime.jacobian import hessian, jacfwd, jacobian, jacrev
 from tracegrad.runtime.numerical import numerical
-from tracegrad.runtime.parts import checkpoint
+from tracegrad.runtime.parts import checkpoint, stop_gradient
 from tracegrad.runtime.sparse import sparsity
 from tracegrad.runtime.spec import spec
 from tracegrad.runtime.transpose import linear_transpose

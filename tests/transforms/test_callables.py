@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,3 +256,38 @@ def test_a_product_of_the_outer_with_an_inner_hessian():
     np.testing.assert_allclose(tg.grad(f)(X), 18.0 * X**2)
     h = lambda a: np.sum(tg.hessian(lambda y: np.sum(a * y**3))(a) @ a)
     np.testing.assert_allclose(tg.jvp(h, (X,), (T,))[1], np.sum(18.0 * X**2 * T))
+
+
+@dataclasses.dataclass
+class Weights:
+    w: Any
+    b: Any = None
+
+
+@pytest.mark.parametrize(
+    ("hold", "take"),
+    [
+        (lambda x: x, lambda s: s),
+        (lambda x: [x, 2], lambda s: s[0]),
+        (lambda x: ({"a": x, "b": None, "name": "w"},), lambda s: s[0]["a"]),
+        (Weights, lambda s: s.w),
+    ],
+)
+def test_gradients_stop_in_structures(hold, take):
+    """A structure of arrays is as constant as an array."""
+    f = lambda x: np.sum(x * take(tg.stop_gradient(hold(x * 2.0))))
+    x = np.array([0.3, -1.2])
+    np.testing.assert_allclose(tg.grad(f)(x), 2.0 * x)
+    np.testing.assert_allclose(tg.hvp(f, (x,), (x,)), 2.0 * x * 0.0)
+    np.testing.assert_array_equal(take(tg.stop_gradient(hold(x))), x)
+
+
+def test_what_may_hide_an_array_is_refused():
+    class Box:
+        def __init__(self, x):
+            self.x = x
+
+    with pytest.raises(tg.ArgumentError, match="a Box is neither"):
+        tg.grad(lambda x: np.sum(tg.stop_gradient(Box(x)).x))(np.ones(2))
+    with pytest.raises(tg.ArgumentError, match="a set is neither"):
+        tg.grad(lambda x: np.sum(x) + len(tg.stop_gradient({x.shape})))(np.ones(2))

@@ -1,15 +1,23 @@
-"""Functions that stand in a program as calls, traced on their own; `checkpoint`."""
+"""Functions that stand in a program as calls, traced on their own; `checkpoint`.
+
+`stop_gradient` too, for structures of arrays.
+"""
 
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tracegrad.codegen.names import identifier
+from tracegrad.errors import ArgumentError
 from tracegrad.ir.graph import FORWARD, Node, Value
-from tracegrad.ir.tree import Leaf, Static, Tree, leaves
+from tracegrad.ir.tree import Leaf, Static, Tree, build, leaves
 from tracegrad.ir.tree import restore as restore_tree
+from tracegrad.ops import cast
 from tracegrad.ops.call import Body, Recompute, call, closed
 from tracegrad.ops.cast import alias
 from tracegrad.ops.record import Builder
@@ -17,9 +25,10 @@ from tracegrad.runtime.binding import Binder, walk
 from tracegrad.runtime.derive import as_values, values_of
 from tracegrad.runtime.options import decorator
 from tracegrad.runtime.transform import binder_of
+from tracegrad.trace.frames import calling_line
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
-from tracegrad.trace.tracer import active, inline
+from tracegrad.trace.tracer import active, inline, is_traced
 
 
 class Part:
@@ -164,3 +173,36 @@ def _inline_checkpoint(binder: Binder, args: tuple, kwargs: dict) -> Any:
     body = Body(binder.name, graph, Recompute(), described(binder))
     made, _ = recorded(body, [*part.given, *captured], part.result, len(part.results))
     return made
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x`, taken as a constant by every derivative.
+
+    Args:
+        x: an array, a number or a structure of them.
+
+    Returns:
+        The same, in the same structure.
+
+    Raises:
+        ArgumentError: `x` is or has in it an object that may hide an array.
+
+    Example:
+        >>> float(grad(lambda x: x * stop_gradient(x))(3.0))
+        3.0
+    """
+    return restore_tree(build(x, Leaf), _stopped)
+
+
+def _stopped(x: Any) -> Any:
+    if is_traced(x) or hasattr(x, "dtype") or isinstance(x, numbers.Number):
+        return cast.stop_gradient(x)
+    if x is None or isinstance(x, str | bytes | type | np.dtype):
+        return x
+    raise ArgumentError(
+        f"a {type(x).__name__} is neither an array nor a structure of arrays: "
+        f"{x!r:.40}",
+        op="tg.stop_gradient",
+        at=calling_line(),
+        fix="pass the arrays in it",
+    )
