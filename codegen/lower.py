@@ -370,7 +370,8 @@ class Lowering:
         """About how wide a value prints; `widths` collects it and all its parts."""
         if v in self.variables:
             return len(self.variables[v])
-        if v not in self.plan.producer:
+        if v in self.access or v not in self.plan.producer:
+            # A loop's number of turns is `len(…)`, and is made with the loop.
             return bounds(self.expression(v))[0]
         if v not in widths:
             node = self.graph.nodes[self.plan.producer[v]]
