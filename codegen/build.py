@@ -483,12 +483,9 @@ def import_statements(context: Context) -> list[ast.stmt]:
         alias: library.jax if jax and library.jax else library.module
         for alias, library in context.libraries.items()
     }
-    plain = [s for alias, s in sources.items() if s == alias]
-    made: list[ast.stmt] = []
-    for module in sorted(plain):
-        made.append(ast.Import([ast.alias(module)]))
-    module, alias = context.backend.imports
-    made.append(ast.Import([ast.alias(module, alias)]))
+    plain = [(s, None) for alias, s in sources.items() if s == alias]
+    imports = sorted([*plain, context.backend.imports], key=lambda pair: pair[0])
+    made: list[ast.stmt] = [ast.Import([ast.alias(*pair)]) for pair in imports]
     for alias, source in sorted(sources.items()):
         parent, _, child = source.rpartition(".")
         if not parent:

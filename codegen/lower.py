@@ -35,7 +35,7 @@ from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.index import getitem
 from tracegrad.ops.infer import same_type_input
-from tracegrad.ops.outside import Outside, helper_of
+from tracegrad.ops.outside import Outside, helper_of, on_host
 
 WIDTH = 88
 _PRODUCTS = (OPERATORS["__mul__"], OPERATORS["__truediv__"])
@@ -164,18 +164,23 @@ class Lowering:
         """A call of a function that was not traced, or its derivative by differences.
 
         Raises:
-            UnsupportedError: for JAX source, whose arrays such a function can't take.
+            UnsupportedError: for differences in JAX source, which can't store.
         """
         called: Outside = node.attrs["function"]
-        if not self.context.backend.mutable:
+        helper = helper_of(node.op, node.attrs)
+        on_device = not self.context.backend.mutable
+        if on_device and helper is not None:
             raise UnsupportedError(
-                f"{called.name} is called as it is, with NumPy arrays",
+                f"the derivative of {called.name} by differences takes NumPy arrays",
                 op=node.op.spelling,
                 at=node.at[-1] if node.at else None,
                 fix='use backend="numpy"',
             )
         function = self.context.outside(called)
-        helper = helper_of(node.op, node.attrs)
+        if on_device:
+            like = node.out.type
+            told = [literal(x, self.context) for x in (like.shape, like.dtype.name)]
+            return self.context.call_function(on_host, [function, *told, *args])
         if helper is None:
             return ast.Call(function, args, [])
         ct, *rest = args

@@ -315,7 +315,7 @@ def check_in_library(function: Callable, node: ast.Attribute, backend: Backend) 
         return
     module = found.jax or found.module
     if not module.startswith("jax"):
-        known = False
+        known = found.jax is not None
     elif "jax" in sys.modules:
         known = hasattr(importlib.import_module(module), node.attr)
     else:

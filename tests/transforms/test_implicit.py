@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import runpy
 import sys
 
 import numpy as np
@@ -137,3 +139,22 @@ def test_errors():
         tg.grad(lambda a: np.sum(wrong(a)))(1.0)
     with pytest.raises(tg.ConversionError, match="from the types alone"):
         tg.grad(lambda b: np.sum(CUBIC(2.0, b))).source(tg.spec("f8[3]"))
+
+
+def test_jax_calls_the_solver_on_the_host(tmp_path):
+    jax = pytest.importorskip("jax")
+    f = lambda a, b: np.sum(CUBIC(a, b) ** 2)
+    for b in (B, B.astype("float32"), B[:2]):
+        for make in (tg.grad, functools.partial(tg.grad, argnums=1), tg.hessian):
+            wanted, got = make(f)(2.0, b), make(f, backend="jax")(2.0, b)
+            assert got.dtype == np.asarray(wanted).dtype
+            close = 1e-5 if b.itemsize < 8 else 1e-9
+            np.testing.assert_allclose(got, wanted, rtol=close)
+    source = tg.grad(f, argnums=1, backend="jax").source(2.0, B)
+    path = source.save(tmp_path / "root.py")
+    space = runpy.run_path(str(path))
+    with jax.enable_x64(True):
+        got = jax.jit(space["function_grad"])(2.0, B)
+        rows = jax.vmap(space["function_grad"], in_axes=(0, None))(np.array([2.0]), B)
+    np.testing.assert_allclose(got, tg.grad(f, argnums=1)(2.0, B), rtol=1e-9)
+    np.testing.assert_allclose(rows[0], got, rtol=1e-9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from transforms import solvers
 
 import tracegrad as tg
 from tracegrad.ir.tree import Leaf, build, leaves
@@ -46,7 +45,6 @@ def block(v):
 
 
 point = tg.fixed_point(lambda x, a: np.tanh(a * x + 0.5))
-root = tg.implicit_root(solvers.cubic, lambda x, a, b: x**3 + a * x - b)
 
 
 def turns(v):
@@ -118,12 +116,6 @@ def test_as_with_numpy(name):
     for have, expected in zip(flat(got), flat(want), strict=True):
         assert have.dtype == expected.dtype
         np.testing.assert_allclose(have, expected, rtol=1e-12, atol=1e-13)
-
-
-def test_a_solver_takes_numpy_arrays():
-    with pytest.raises(tg.UnsupportedError, match="cubic is called as it is") as e:
-        tg.grad(lambda x: np.sum(root(2.0, x)), backend="jax")(abs(V))
-    assert 'use backend="numpy"' in str(e.value)
 
 
 def test_sources_are_of_jax():

@@ -17,7 +17,10 @@ import numpy as xp
 
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import ACCEPT, Op
+from tracegrad.ops.library import Library
 from tracegrad.ops.record import type_of
+
+jax, numpy = Library("jax"), Library("numpy", jax="numpy")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +67,17 @@ def _run(*args: Any, function: Outside) -> Any:
 # around it.
 outside = Op(_run, lambda *types, function: function.type)
 outside.name, outside.spelling, outside.noun = "outside", "a call", "solution"
+
+
+def on_host(function, shape, dtype, *args):
+    """`function`, which takes NumPy arrays, called out of compiled JAX code."""
+
+    def called(*arrays):
+        found = function(*[numpy.asarray(x)[()] for x in arrays])
+        return numpy.asarray(found, dtype)
+
+    out = jax.ShapeDtypeStruct(shape, dtype)
+    return jax.pure_callback(called, out, *args, vmap_method="sequential")
 
 
 # --------------------------------------------------------- derivatives by differences
