@@ -436,3 +436,37 @@ def test_errors(text):
 def test_jax_source_is_refused():
     with pytest.raises(tg.UnsupportedError, match="no counterpart in JAX"):
         tg.grad(by_brentq, backend="jax").source(1.5)
+
+
+def integral(a, b, start):
+    def integrand(x):
+        return np.sum(b * np.exp(-a[0] * x)) * np.sign(a[1, 0])
+
+    return quad(integrand, start[0], 2.0, epsabs=1e-12)[0]
+
+
+def in_closed_form(a, b, start):
+    k = a[0]
+    return np.sum(b * (np.exp(-k * start[0]) - np.exp(-2.0 * k)) / k)
+
+
+@pytest.mark.parametrize("i", range(3))
+@pytest.mark.parametrize("j", range(3))
+def test_second_derivatives_of_an_integral_of_arrays(i, j):
+    """The slopes are one integral of several numbers, each with its cotangent."""
+    a = np.array([[0.4, 0.9, 1.3], [0.5, 0.1, 0.2]])
+    args = a, np.array([0.3, -0.7, 0.5]), np.array([0.4, 0.1])
+    made, want = (
+        tg.jacobian(tg.grad(f, argnums=i), argnums=j)(*args)
+        for f in (integral, in_closed_form)
+    )
+    np.testing.assert_allclose(made, want, atol=1e-9)
+
+
+def test_what_an_integrand_reads_without_a_slope_leaves_the_others_theirs():
+    def f(c, d):
+        return quad(lambda x: np.sign(c) * np.exp(-d * x), 0.0, 1.0)[0]
+
+    found = tg.grad(f, argnums=(0, 1))(2.0, 0.7)
+    of_d = slope(lambda d: (1.0 - np.exp(-d)) / d, 0.7)
+    np.testing.assert_allclose(found, (0.0, of_d), atol=1e-9)

@@ -24,6 +24,7 @@ from tracegrad.ir.types import Size
 from tracegrad.ops.index import getitem
 from tracegrad.ops.join import concatenate
 from tracegrad.ops.record import Builder, Ref
+from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.solvers import FIRST, Parts, Solver, quadrature
 
 
@@ -40,11 +41,13 @@ def pull_integral(
     of: dict[Value, Ref] = {}
     with derived(builder):
         if moved:
-            of = dict(zip(moved, _slopes(builder, node, parts, ct, moved, pull)))
+            of = _slopes(builder, node, parts, ct, moved, pull)
         for key, sign in (("a", -1.0), ("b", 1.0)):
             v = parts.data[key]
             if v in active:
                 at_end = ct * _value_at(builder, parts, v)
+                if at_end.shape:  # an integral of several numbers at once
+                    at_end = reduce_sum(at_end)
                 end = at_end if sign > 0.0 else -at_end
                 of[v] = of[v] + end if v in of else end
     return [
@@ -67,24 +70,34 @@ def _slopes(
     ct: Ref,
     moved: list[Value],
     pull: Pull,
-) -> list[Ref]:
-    """The cotangents of what the integrand reads: one integral of them all."""
+) -> dict[Value, Ref]:
+    """The cotangents of what the integrand reads: one integral of them all.
+
+    That of one number is integrated without its cotangent, a factor before all.  Where
+    several numbers are integrated at once, as in a second derivative, each slope is a
+    sum over them, weighted by their cotangents.
+    """
     x = _point(parts)
     single = len(moved) == 1 and not moved[0].type.shape
+    several = bool(ct.shape)
+    seed = ct if several else builder.wrap(Const(1.0))
     with apart(builder) as nodes, as_forward(builder):
         made, result = inlined(builder, parts, {"x": x})
         builder.nodes.extend(made)
-        found = pull(builder, made, [result], [builder.wrap(Const(1.0))], moved)
+        found = pull(builder, made, [result], [seed], moved)
         reached = [v for v, d in zip(moved, found, strict=True) if d is not None]
         rows = [d for d in found if d is not None]
         if not single:
             rows = [concatenate(*map(flat, rows), axis=0)] if rows else []
     if not rows:
-        return []
+        return {}
     solver = parts.solver if single else _of_vectors(parts.solver)
-    total = ct * _integral(builder, node, parts, [x], nodes, rows[0], solver)
+    if single and several:
+        solver = replace(solver, function="quad")  # as one number is left
+    total = _integral(builder, node, parts, [x], nodes, rows[0], solver)
+    total = total if several else ct * total
     if single:
-        return [total]
+        return {moved[0]: total}
     split: dict[Value, Ref] = {}
     start: Size = 0
     for v in reached:
@@ -96,7 +109,7 @@ def _slopes(
             else getitem(total, index=(start,))
         )
         start = stop
-    return [split[v] for v in moved if v in split]
+    return split
 
 
 def _point(parts: Parts) -> Value:

@@ -460,18 +460,31 @@ for _op in (fftn, ifftn, rfftn, irfftn):
     _accept_several(_op, f"{_op.name[:-1]}2", (-2, -1))
 
 
-@accept(np.fft.hfft)
-def _(a, n=None, axis=-1, norm=None, out=None):
-    refuse("np.fft.hfft", out=out)
-    norm = _FLIPPED[_norm(norm, "np.fft.hfft")]
-    return _one_axis(irfft, "np.fft.hfft", n, axis, norm, conj(as_array(a)))
+def _accept_hermitian(name: str, call: Any) -> None:
+    """The spellings of a transform of a real spectrum, of NumPy and of SciPy."""
+
+    @accept(getattr(np.fft, name))
+    def _(a, n=None, axis=-1, norm=None, out=None):
+        refuse(f"np.fft.{name}", out=out)
+        return call(f"np.fft.{name}", a, n, axis, norm)
+
+    @accept(f"scipy.fft:{name}")
+    def _(x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None):
+        return call(f"scipy.fft.{name}", x, n, axis, norm)
 
 
-@accept(np.fft.ihfft)
-def _(a, n=None, axis=-1, norm=None, out=None):
-    refuse("np.fft.ihfft", out=out)
-    norm = _FLIPPED[_norm(norm, "np.fft.ihfft")]
-    return conj(_one_axis(rfft, "np.fft.ihfft", n, axis, norm, a))
+def _hfft(name: str, x: Any, n: Any, axis: Any, norm: Any) -> Any:
+    return _one_axis(
+        irfft, name, n, axis, _FLIPPED[_norm(norm, name)], conj(as_array(x))
+    )
+
+
+def _ihfft(name: str, x: Any, n: Any, axis: Any, norm: Any) -> Any:
+    return conj(_one_axis(rfft, name, n, axis, _FLIPPED[_norm(norm, name)], x))
+
+
+_accept_hermitian("hfft", _hfft)
+_accept_hermitian("ihfft", _ihfft)
 
 
 # -------------------------------------------------------------------------- frequencies

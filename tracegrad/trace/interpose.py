@@ -184,7 +184,7 @@ def stand_in(x: Any) -> Any:
         if name in _MODULES or name.partition(".")[0] == "scipy":
             made = Module(x)
     elif type(x) is CACHED or (
-        (isinstance(x, _FUNCTION_TYPES) and _of_library(x))
+        (_is_function(x) and _of_library(x))
         or x is np.vectorize
         or type(x) is np.vectorize
     ):
@@ -201,6 +201,11 @@ def stand_in(x: Any) -> Any:
         return x
     _STAND_INS[id(x)] = (x, made)  # keeps `x`, so that its id stays its own
     return made
+
+
+def _is_function(x: Any) -> bool:
+    # Those of `scipy.fft` are objects that choose among backends.
+    return isinstance(x, _FUNCTION_TYPES) or type(x).__module__ == "uarray"
 
 
 def _of_library(function: Any) -> bool:
