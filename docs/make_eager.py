@@ -72,7 +72,11 @@ DEVICES = "there is one device"
 INTERNAL = "PyTorch's internals, not meant for users"
 THREADS = "backward runs in the thread that calls it"
 WHY = {
-    "vmap": "`tg.vmap` batches NumPy functions; no rule is called for tensors",
+    "Function.vmap": "`torch.vmap` is a loop here, which needs no rule",
+    "functional_call": "there is no `nn.Module`",
+    "stack_module_state": "there is no `nn.Module`",
+    "functionalize": "for PyTorch's compiler",
+    "debug_unwrap": INTERNAL,
     "enforce_grad_layout_policy": "gradients have the layout that NumPy gives them",
     "set_multithreading_enabled": THREADS,
     "is_multithreading_enabled": THREADS,
@@ -100,6 +104,9 @@ HOW = {
     "multinomial": "other random numbers than PyTorch's",
     "bernoulli": "other random numbers than PyTorch's",
     "dropout": "other random numbers than PyTorch's",
+    "set_num_threads": "noted only: NumPy's libraries have their own settings",
+    "vmap": "a loop: the same numbers, in its time",
+    "jacfwd": "by reverse mode, as `jacrev`",
     "save": "writes `.npz`, not a pickle",
     "load": "reads `.npz`, never a pickle",
 }
@@ -167,12 +174,25 @@ def autograd_tables() -> Iterator[str]:
         yield table(f"`torch.autograd.{name}`", rows)
     methods = ["apply", "backward", "forward", "jvp", "setup_context", "vjp", "vmap"]
     mine = ours.autograd.Function
-    yield table("`autograd.Function`", [entry(n, hasattr(mine, n)) for n in methods])
+    rows = [entry(n, hasattr(mine, n)) for n in methods[:-1]]
+    rows.append(f"| `vmap` | missing | {WHY['Function.vmap']} |")
+    yield table("`autograd.Function`", rows)
     seen = context_names()
     rows = [entry(n, n in seen) for n in CONTEXT]
     yield table("The context of a `Function`", rows)
     yield table("`torch.Tensor`", [entry(n, hasattr(ours.Tensor, n)) for n in TENSOR])
     yield table("Modes and printing", [entry(n, hasattr(ours, n)) for n in MODES])
+
+
+def further_tables() -> Iterator[str]:
+    """What is used beside autograd."""
+    for name in ("func", "nn.utils", "testing"):
+        module = importlib.import_module(f"torch.{name}")
+        mine = importlib.import_module(f"tracegrad.eager.{name}")
+        names = public(module)
+        if name != "func":
+            names = [n for n in names if hasattr(mine, n)]
+        yield table(f"`torch.{name}`", [entry(n, hasattr(mine, n)) for n in names])
 
 
 def context_names() -> set[str]:
@@ -234,7 +254,7 @@ def _made(module: Any, mine: Any) -> list[str]:
 def page() -> str:
     """The text of the page."""
     head = HEAD.format(version=torch.__version__.split("+")[0])
-    return head + "\n".join([*autograd_tables(), *function_tables()])
+    return head + "\n".join([*autograd_tables(), *further_tables(), *function_tables()])
 
 
 if __name__ == "__main__":

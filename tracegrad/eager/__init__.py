@@ -14,10 +14,13 @@ from tracegrad.eager import (  # noqa: F401
     arithmetic,
     assembling,
     autograd,
+    backends,
     creation,
+    cuda,
     drawing,
     fft,
     format,
+    func,
     indexing,
     joined,
     linalg,
@@ -29,11 +32,13 @@ from tracegrad.eager import (  # noqa: F401
     randoms,
     reductions,
     selection,
+    settings,
     shapes,
     source,
     special,
     statistics,
     storing,
+    testing,
     utils,
 )
 from tracegrad.eager.creation import Generator
@@ -64,6 +69,7 @@ _warnings.filterwarnings(
     "ignore", category=RuntimeWarning, module=r"tracegrad\.eager\."
 )
 
+__version__ = settings.VERSION
 globals().update(_DTYPES)
 globals().update(numbers.CONSTANTS)
 globals().update(_FUNCTIONS)
@@ -75,14 +81,18 @@ __all__ = [
     "Size",
     "Tensor",
     "Variable",
+    "__version__",
     "autograd",
+    "backends",
     "creation",
+    "cuda",
     "default_generator",
     "device",
     "dtype",
     "enable_grad",
     "fft",
     "finfo",
+    "func",
     "get_default_dtype",
     "iinfo",
     "inference_mode",
@@ -94,6 +104,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "special",
+    "testing",
     "utils",
     *_DTYPES,
     *numbers.CONSTANTS,

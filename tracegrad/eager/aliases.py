@@ -167,7 +167,23 @@ def _apply(self: Tensor, callable: Callable) -> Tensor:
 
 
 _method("fill_diagonal_", _fill_diagonal, "One number on the diagonal, in place.")
+
+
+def _map(self: Tensor, tensor: Tensor, callable: Callable) -> Tensor:
+    if self._node is not None or tensor._node is not None:
+        raise RuntimeError(
+            "Can't call map_() on Variable that requires grad. Use "
+            "var.detach().map_() instead."
+        )
+    other = tensor.expand(self.shape)._data
+    pairs = zip(self._data.reshape(-1).tolist(), other.reshape(-1).tolist())
+    made = [callable(x, y) for x, y in pairs]
+    new = np.array(made, self._data.dtype).reshape(self._data.shape)
+    return in_place(self, lambda x: wrap(new))
+
+
 _method("apply_", _apply, "A Python function of each element, in place.")
+_method("map_", _map, "A Python function of each two elements, in place.")
 
 
 # -------------------------------------------------- nn.functional's names in `torch`

@@ -37,6 +37,7 @@ from tracegrad.eager.registry import (
 )
 from tracegrad.eager.runtime import as_dtype, unwrapped
 from tracegrad.eager.tensor import Tensor, wrap
+from tracegrad.eager.versions import replaced
 from tracegrad.ops import elementary, elementwise, select, trigonometry
 
 
@@ -213,13 +214,21 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
             and input._data.dtype.kind in "iub"
         ):
             raise RuntimeError("Integers to negative integer powers are not allowed.")
+        if isinstance(exponent, bool) and input._data.dtype.kind == "b":
+            result = wrap(input._data | (not exponent))
+            return result if out is None else write_out(out, result, "pow")
         op = square_op if exponent == 2 and input._data.dtype.kind in "fc" else pow_op
         operands = (input,) if op is square_op else (input, exponent)
         result = named(op.eager(*operands), "PowBackward0")
     return result if out is None else write_out(out, result, "pow")
 
 
-Tensor.__pow__ = pow
+def _power(self: Tensor, other: Any) -> Any:
+    known = isinstance(other, Tensor | bool | int | float | complex | np.generic)
+    return pow(self, other) if known else NotImplemented
+
+
+Tensor.__pow__ = _power
 Tensor.__rpow__ = lambda self, other: pow(other, self)
 Tensor.__rsub__ = rsub
 Tensor.__rtruediv__ = _rtruediv
@@ -477,8 +486,10 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 def _filled(self: Tensor, function: Any, name: str) -> Tensor:
     before = self._node
     in_place(self, function)
-    recorded = self._root is None and self._node is not before
-    return named(self, name) if recorded else self
+    if self._root is None and self._node is not before:
+        named(self, name)
+        replaced(self._data, before, self._node)
+    return self
 
 
 @torch_function("copy_", methods=True, function=False)

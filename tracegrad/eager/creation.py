@@ -19,7 +19,8 @@ from tracegrad.eager.dtypes import (
     to_numpy_dtype,
 )
 from tracegrad.eager.modes import state
-from tracegrad.eager.registry import FUNCTIONS, sizes_of, torch_function
+from tracegrad.eager.refusals import check_number, check_numbers
+from tracegrad.eager.registry import FUNCTIONS, new_sizes, sizes_of, torch_function
 from tracegrad.eager.tensor import Tensor, device, wrap
 from tracegrad.eager.tensor import device as _device
 
@@ -56,6 +57,8 @@ def _array_of(data: Any, wide: bool = False) -> np.ndarray:
     if isinstance(data, np.ndarray | np.generic):
         return np.array(data)
     if isinstance(data, bool | int | float | complex):
+        if isinstance(data, int) and not -(2**63) <= data < 2**63:
+            return _large(data)
         return np.array(data) if wide else np.array(data, dtype_of_scalar(data))
     if not isinstance(data, tuple | list | range):
         if hasattr(data, "__array__"):
@@ -68,8 +71,15 @@ def _array_of(data: Any, wide: bool = False) -> np.ndarray:
         kind = np.dtype(np.float64 if kind.kind == "f" else np.complex128)
     try:
         return np.array(plain, kind)
+    except OverflowError:
+        return _large(plain)
     except ValueError:
         raise ValueError(_ragged(data)) from None
+
+
+def _large(data: Any) -> np.ndarray:
+    """Integers beyond 64 bits, which fit only where a float or a truth is wanted."""
+    return np.array(data, object)
 
 
 def _dtype_inside(data: Any) -> np.dtype | None:
@@ -114,8 +124,16 @@ def tensor(
     if isinstance(data, Tensor):
         warnings.warn(COPY_OF_TENSOR, UserWarning, stacklevel=2)
     array = _array_of(data, wide=dtype is not None)
+    if array.dtype.kind == "O" and (
+        dtype is None or to_numpy_dtype(dtype).kind in "iu"
+    ):
+        raise ValueError("Overflow when unpacking long long")
     if dtype is not None:
-        array = array.astype(to_numpy_dtype(dtype))
+        to = to_numpy_dtype(dtype)
+        if not isinstance(data, Tensor | np.ndarray):
+            check_numbers(array, to)
+        with np.errstate(all="ignore"):
+            array = array.astype(to)
     return made(array, requires_grad, device)
 
 
@@ -124,7 +142,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor that shares the memory of `data`, if it can."""
     if isinstance(data, Tensor):
         return data if dtype is None else data.to(dtype)
-    out = from_numpy(data) if isinstance(data, np.ndarray) else tensor(data)
+    if not isinstance(data, np.ndarray):
+        return tensor(data, dtype=dtype)
+    out = from_numpy(data)
     return out if dtype is None else out.to(dtype)
 
 
@@ -183,7 +203,8 @@ def _filled(name: str, fill: Any) -> Any:
         **kwargs: Any,
     ) -> Tensor:
         size = size or (kwargs["size"],)
-        return made(fill(sizes_of(size), _dtype(dtype)), requires_grad, device)
+        shape = new_sizes(size, name)
+        return made(fill(shape, _dtype(dtype)), requires_grad, device)
 
     def like(
         input: Tensor,
@@ -228,7 +249,8 @@ def full(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     kind = dtype_of_scalar(fill_value) if dtype is None else to_numpy_dtype(dtype)
-    return made(np.full(sizes_of((size,)), fill_value, kind), requires_grad, device)
+    check_number(fill_value, kind)
+    return made(np.full(new_sizes((size,)), fill_value, kind), requires_grad, device)
 
 
 @torch_function("full_like")
@@ -255,6 +277,9 @@ def eye(
     requires_grad: bool = False,
 ) -> Tensor:
     """A matrix with ones on the diagonal."""
+    for name, count in (("n", n), ("m", m)):
+        if count is not None and count < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {count}")
     return made(np.eye(n, m, dtype=_dtype(dtype)), requires_grad, device)
 
 
@@ -283,6 +308,8 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """`steps` numbers from `start` to `end`, both included."""
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
     array = np.linspace(start, end, steps).astype(_dtype(dtype))
     return made(array, requires_grad, device)
 
@@ -356,7 +383,8 @@ def _random(name: str, draw: Any) -> None:
         device: Any = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        return made(_drawn(draw, sizes_of(size), _dtype(dtype)), requires_grad, device)
+        shape = new_sizes(size)
+        return made(_drawn(draw, shape, _dtype(dtype)), requires_grad, device)
 
     def like(
         input: Tensor, *, dtype: Any = None, requires_grad: bool = False
@@ -391,7 +419,7 @@ def randint(
     """`randint(high, size)`, `randint(low, high, size)`."""
     low, high, size = (0, *args) if len(args) == 2 else args
     kind = np.dtype(np.int64) if dtype is None else to_numpy_dtype(dtype)
-    drawn = generator.rng.integers(low, high, sizes_of((size,)))
+    drawn = generator.rng.integers(low, high, new_sizes((size,)))
     return made(drawn.astype(kind), requires_grad, device)
 
 

@@ -237,6 +237,11 @@ class finfo:
         self.tiny = self.smallest_normal = float(info.tiny)
         self.resolution = float(info.resolution)
 
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        limits = "".join(f"{name}={getattr(self, name):g}, " for name in names)
+        return f"finfo({limits}dtype={self.dtype})"
+
 
 class iinfo:
     """Limits of an integer dtype: `max min bits`."""
@@ -245,3 +250,6 @@ class iinfo:
         info = np.iinfo(of.numpy)
         self.bits, self.dtype = info.bits, of._name
         self.max, self.min = int(info.max), int(info.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

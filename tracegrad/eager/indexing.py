@@ -377,6 +377,12 @@ def _as_index(self: Tensor) -> int:
     return int(self._data.item())
 
 
+def _number(self: Tensor) -> Any:
+    if self._data.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return self._data.item()
+
+
 def _format(self: Tensor, spec: str) -> str:
     if not self._data.ndim:
         return self._data.item().__format__(spec)
@@ -388,7 +394,7 @@ Tensor.__iter__ = _iterate
 Tensor.__contains__ = _contains
 Tensor.__bool__ = _truth
 Tensor.__index__ = _as_index
-Tensor.__float__ = lambda self: float(self.item())
-Tensor.__int__ = lambda self: int(self.item())
-Tensor.__complex__ = lambda self: complex(self.item())
+Tensor.__float__ = lambda self: float(_number(self))
+Tensor.__int__ = lambda self: int(_number(self))
+Tensor.__complex__ = lambda self: complex(_number(self))
 Tensor.__format__ = _format

@@ -238,6 +238,7 @@ def rebase(self: Tensor, node: Node | None, value: np.ndarray) -> None:
         node = constant_node(self, None, value)
     root = self._root
     if root is None:
+        versions.replaced(self._data, before, node)
         self._node = node
         if value.dtype is not self._data.dtype and value.dtype != self._data.dtype:
             extras_of(node).written = self._data.dtype
@@ -248,8 +249,9 @@ def rebase(self: Tensor, node: Node | None, value: np.ndarray) -> None:
     else:
         if not node[INPUTS] or node[INPUTS][0] is not before:
             node = constant_node(self, node, value)
-        root._node = _copy_slices(root, self, node)
-        root = self._root
+        made = _copy_slices(root, self, node)
+        versions.replaced(self._data, root._node, made)
+        root._node = made
     if NAMESPACE["special"]:
         finish(self if root is None else root)
     refresh_views(self if root is None else root)
@@ -274,6 +276,7 @@ def refresh_views(root: Tensor) -> None:
             view._node = None
             continue
         meta = (root._data.shape, root._data.dtype)
+        before = view._node
         view._node = [
             pull_steps,
             next_seq(),
@@ -284,6 +287,7 @@ def refresh_views(root: Tensor) -> None:
             view._steps,
             None,
         ]
+        versions.replaced(view._data, before, view._node)
         if view._retains:
             retain_in(view)
 

@@ -66,6 +66,7 @@ _qr = _entered(decompositions.qr, "LinalgQrBackward0")
 _svd = _entered(decompositions.svd, "LinalgSvdBackward0")
 _svdvals = _entered(decompositions.svdvals, "LinalgSvdBackward0")
 _entered(eigen.eigh, "LinalgEighBackward0")
+old_slogdet_result = return_type("slogdet", "sign", "logabsdet")
 slogdet_result = return_type("linalg_slogdet", "sign", "logabsdet")
 qr_result = return_type("linalg_qr", "Q", "R")
 svd_result = return_type("linalg_svd", "U", "S", "Vh")
@@ -89,10 +90,15 @@ def det(A: Tensor) -> Tensor:
     return _det.eager(_square(A, "det"))
 
 
-@torch_function("slogdet", methods=True)
 def slogdet(A: Tensor) -> Any:
     """The sign, and the logarithm of the size, of the determinant."""
     return slogdet_result(*_slogdet.eager(_square(A, "slogdet")))
+
+
+@torch_function("slogdet", methods=True)
+def _slogdet_of_old(input: Tensor) -> Any:
+    """The sign, and the logarithm of the size, of the determinant."""
+    return old_slogdet_result(*slogdet(input))
 
 
 @torch_function("logdet", methods=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -213,6 +214,11 @@ class detect_anomaly(set_detect_anomaly):
     """The context manager of anomaly detection."""
 
     def __init__(self, check_nan: bool = True) -> None:
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime "
+            "and should only be enabled for debugging.",
+            stacklevel=2,
+        )
         self._before = (anomaly.on, anomaly.check_nan)
         self._wanted = check_nan
 

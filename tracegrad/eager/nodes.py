@@ -159,6 +159,8 @@ _handle_ids = itertools.count()
 class RemovableHandle:
     """What registering a hook returns; `remove()`, or leaving a `with`, undoes it."""
 
+    __module__ = "torch.utils.hooks"
+
     def __init__(self, hooks: dict[int, Callable], hook: Callable) -> None:
         self.id = next(_handle_ids)
         self._hooks = hooks
@@ -196,9 +198,7 @@ class GradFn:
 
     def name(self) -> str:
         """`MulBackward0` and the like."""
-        name = name_of(self._node)
-        # The nodes that are not generated from a formula have their namespace.
-        return f"torch::autograd::{name}" if name in _NAMESPACED else name
+        return namespaced(name_of(self._node))
 
     @property
     def next_functions(self) -> tuple[tuple[GradFn | None, int], ...]:
@@ -238,6 +238,13 @@ class GradFn:
 
 
 _NAMESPACED = {"AccumulateGrad", "CopySlices", "CopyBackwards", "Error"}
+
+
+def namespaced(name: str) -> str:
+    """A name with the namespace that PyTorch's own nodes have, those of no formula."""
+    return f"torch::autograd::{name}" if name in _NAMESPACED else name
+
+
 _classes: dict[str, type] = {}
 _wrappers: weakref.WeakValueDictionary[int, GradFn] = weakref.WeakValueDictionary()
 _lock = threading.Lock()

@@ -205,7 +205,7 @@ def _product_title(node: Any) -> str:
 matmul_op.title = _product_title
 
 
-@torch_function("matmul", "__matmul__", methods=True)
+@torch_function("matmul", methods=True)
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of vectors, matrices or stacks of matrices."""
     if not isinstance(other, Tensor):
@@ -260,6 +260,9 @@ def _misfit(a: np.ndarray, b: np.ndarray) -> None:
     )
 
 
+Tensor.__matmul__ = lambda self, other: (
+    matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+)
 Tensor.__rmatmul__ = lambda self, other: matmul(other, self)
 
 

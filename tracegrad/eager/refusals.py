@@ -70,6 +70,30 @@ def refuse_division(name: str) -> Callable[[list, list], None]:
     return refuse
 
 
+def check_numbers(given: np.ndarray, dtype: np.dtype) -> None:
+    """Refuse Python numbers that a new tensor of a dtype cannot hold.
+
+    A negative integer may wrap around in an unsigned dtype, as in PyTorch.
+
+    Raises:
+        RuntimeError, TypeError: PyTorch's messages.
+    """
+    if given.dtype.kind == "c" and dtype.kind != "c":
+        if dtype.kind in "iu":
+            raise TypeError("'complex' object cannot be interpreted as an integer")
+        if dtype.kind == "f":
+            raise TypeError("must be real number, not complex")
+    if dtype.kind not in "iu" or not given.size or given.dtype.kind not in "iuf":
+        return
+    limits = np.iinfo(dtype)
+    wraps = dtype.kind == "u" and given.dtype.kind in "iu"
+    lowest = -limits.max if wraps else limits.min
+    if not ((given >= lowest) & (given <= limits.max)).all():
+        raise RuntimeError(
+            f"value cannot be converted to type {dtype.name} without overflow"
+        )
+
+
 def check_number(value: Any, dtype: np.dtype) -> None:
     """Refuse a number that memory of a dtype cannot hold.
 
@@ -232,3 +256,42 @@ def check_copied_slices(
         check_in_bounds(places, x.shape[axis] if x.ndim else 1, axis, IndexError)
     except IndexError as error:
         raise IndexError(f"{name}: {error}") from None
+
+
+# ----------------------------------------------------------------- other operands
+_SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+    "pow": "**", "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<",
+    "rshift": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+
+
+def of_others(op: Any, args: tuple, x: Any) -> Any:
+    """What Python does with an operand `x` that is no number: it asks its class.
+
+    Raises:
+        TypeError: Python's message, if that does not know the operator either.
+    """
+    name = (op.operator or "").strip("_")
+    if name not in _SYMBOLS or len(args) != 2:
+        place = next(k for k, a in enumerate(args) if a is x)
+        argument = ("input", "other", "value")[min(place, 2)]
+        module = "numpy." if type(x).__module__ == "numpy" else ""
+        raise TypeError(
+            f"{op.name}(): argument '{argument}' (position {place + 1}) must be "
+            f"Tensor, not {module}{type(x).__name__}"
+        )
+    reflected = getattr(type(x), f"__r{name}__", None)
+    if reflected is not None and x is args[1]:
+        made = reflected(x, args[0])
+        if made is not NotImplemented:
+            return made
+    names = [f"'{type(a).__name__}'" for a in args]
+    kind = "'<'" if name in ("lt", "le", "gt", "ge") else "operand type(s) for"
+    text = f"unsupported {kind} {_SYMBOLS[name]}: {names[0]} and {names[1]}"
+    if kind[0] == "'":
+        text = (
+            f"'{_SYMBOLS[name]}' not supported between instances of {names[0]} and "
+            f"{names[1]}"
+        )
+    raise TypeError(text)

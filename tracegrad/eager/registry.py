@@ -25,6 +25,8 @@ Arguments that many functions share are put in order by `axis_of`, `axes_of` and
 from __future__ import annotations
 
 import functools
+import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,8 +73,12 @@ def torch_function(
 
     def register(made: Callable) -> Callable:
         shown = _with_numpy_names(made)
+        # Methods need no such care: what they are called on is a tensor.
+        takes = made.__code__.co_varnames[:1] if function else ()
+        alone = _refusing(shown) if takes and takes[0] in ("input", "A") else shown
         for name in names:
-            _enter(name, shown, methods, function)
+            _enter(name, shown, methods, False)
+            _enter(name, alone, False, function)
             if inplace:
                 setattr(Tensor, f"{name}_", _in_place_method(shown, f"{name}_"))
         if grad is not None:
@@ -110,6 +116,35 @@ def _with_numpy_names(made: Callable) -> Callable:
 
 # What PyTorch has written in Python knows its own names only.
 _IN_PYTHON = {"norm", "split"}
+
+
+def _refusing(made: Callable) -> Callable:
+    """A function that says which of its arguments should be a tensor."""
+
+    @functools.wraps(made)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return made(*args, **kwargs)
+        except AttributeError as error:
+            wrong = error.obj
+            if isinstance(wrong, Tensor) or error.name not in ("_data", "_node"):
+                raise
+            for position, x in enumerate(args):
+                if x is wrong:
+                    raise not_a_tensor(made, position, x) from None
+            raise
+
+    return function
+
+
+def not_a_tensor(made: Callable, position: int, x: Any) -> TypeError:
+    """PyTorch's error for an argument that should be a tensor."""
+    name = inspect.unwrap(made).__code__.co_varnames[position]
+    module = "numpy." if type(x).__module__ == "numpy" else ""
+    return TypeError(
+        f"{made.__name__.rstrip('_')}(): argument '{name}' (position {position + 1}) "
+        f"must be Tensor, not {module}{type(x).__name__}"
+    )
 
 
 def _enter(name: str, made: Callable, methods: bool, function: bool) -> None:
@@ -276,11 +311,28 @@ def axes_of(dim: Any, ndim: int) -> Any:
     return axes[0] if len(axes) == 1 else tuple(sorted(axes))
 
 
+def new_sizes(sizes: tuple, name: str = "") -> tuple[int, ...]:
+    """`sizes_of` for a new tensor.
+
+    Raises:
+        RuntimeError: PyTorch's message, if one is negative.
+    """
+    shape = sizes_of(sizes)
+    if shape and min(shape) < 0:
+        if name == "zeros":
+            raise RuntimeError("zeros: Dimension size must be non-negative.")
+        wrong = next(n for n in shape if n < 0)
+        raise RuntimeError(
+            f"Trying to create tensor with negative dimension {wrong}: {list(shape)}"
+        )
+    return shape
+
+
 def sizes_of(sizes: tuple) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence: `(2, 3)` or `((2, 3),)`."""
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = tuple(sizes[0])
-    return tuple([s.__index__() for s in sizes])
+    return tuple([operator.index(s) for s in sizes])
 
 
 def write_out(out: Tensor, result: Tensor, name: str = "") -> Tensor:

@@ -30,6 +30,7 @@ from tracegrad.eager.nodes import (
     pull_output,
 )
 from tracegrad.eager.numeric import OUT, Like, numeric
+from tracegrad.eager.refusals import of_others
 from tracegrad.eager.tensor import Tensor, new, wrap
 from tracegrad.eager.versions import owner_of
 from tracegrad.errors import DTypeError
@@ -383,13 +384,16 @@ def as_dtype(x: Any, dtype: np.dtype) -> np.ndarray:
     return x if x.dtype == dtype else x.astype(dtype)
 
 
+_OPERANDS = (Tensor, np.generic, bool, int, float, complex, np.ndarray, Like)
+
+
 def unwrapped(x: Any) -> tuple[Any, Node | None]:
     """The array (or Python number) and the node behind an operand."""
     if isinstance(x, Tensor):
         return x._data, x._node
     if isinstance(x, np.generic):
         return x.item(), None
-    if isinstance(x, bool | int | float | complex | np.ndarray | Like):
+    if isinstance(x, _OPERANDS):
         return x, None
     raise TypeError(f"unsupported operand of type {type(x).__name__}")
 
@@ -414,8 +418,9 @@ def general(
     tensors = 0
     for x in args:
         if type(x) is Tensor:
-            array, node = x._data, x._node
-            tensors += 1
+            array, node, tensors = x._data, x._node, tensors + 1
+        elif not isinstance(x, _OPERANDS):
+            return of_others(entry.op, args, x)
         else:
             array, node = unwrapped(x)
             tensors += isinstance(x, Tensor)

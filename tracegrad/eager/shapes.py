@@ -23,6 +23,7 @@ from tracegrad.eager.registry import (
 )
 from tracegrad.eager.runtime import show
 from tracegrad.eager.tensor import Size, Tensor, device, wrap
+from tracegrad.eager.versions import owner_of
 from tracegrad.ir.index import Slice
 from tracegrad.ops import (
     cast,
@@ -165,8 +166,23 @@ def is_contiguous(self: Tensor) -> bool:
 @torch_function("stride", methods=True, function=False)
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """Elements from one to the next along each axis."""
-    steps = tuple([s // self._data.itemsize for s in self._data.strides])
+    shape, size = self._data.shape, self._data.itemsize
+    made: list[int] = []
+    for n, s in zip(reversed(shape), reversed(self._data.strides)):
+        if n == 1 and s == 0:
+            # A new axis: NumPy gives it no step, PyTorch that of a whole axis.
+            after = len(made)
+            s = shape[-after] * made[-1] * size if made else size
+        made.append(s // size)
+    steps = tuple(reversed(made))
     return steps if dim is None else steps[axis_of(dim, self._data.ndim)]
+
+
+@torch_function("storage_offset", methods=True, function=False)
+def storage_offset(self: Tensor) -> int:
+    """Elements from the start of the memory to the first one."""
+    start = owner_of(self._data).__array_interface__["data"][0]
+    return (self.data_ptr() - start) // self._data.itemsize
 
 
 # ------------------------------------------------------------------------------- views
@@ -383,7 +399,7 @@ entry_of(join.stack).title = "StackBackward0"
 @torch_function("cat", "concat", "concatenate")
 def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors one after the other along an axis."""
-    tensors = list(tensors)
+    tensors = _listed(tensors, "cat")
     if not tensors:
         raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
     if any(not x._data.ndim for x in tensors):
@@ -398,6 +414,26 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
         _check_joined(parts[0]._data.shape, x._data.shape, axis)
     result = entry_of(join.concatenate).eager(*_common(parts), axis=axis)
     return result if out is None else write_out(out, result, "cat")
+
+
+def _listed(tensors: Any, name: str) -> list:
+    """The tensors to join.
+
+    Raises:
+        TypeError: PyTorch's message, if they are no sequence of tensors.
+    """
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not "
+            f"{type(tensors).__name__}"
+        )
+    for k, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {k} in argument 0, but got "
+                f"{type(x).__name__}"
+            )
+    return list(tensors)
 
 
 def _check_joined(first: tuple, other: tuple, axis: int) -> None:
@@ -417,7 +453,7 @@ def _check_joined(first: tuple, other: tuple, axis: int) -> None:
 @torch_function("stack")
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors along a new axis."""
-    tensors = list(tensors)
+    tensors = _listed(tensors, "stack")
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     first = tensors[0]._data.shape

@@ -24,6 +24,7 @@ from tracegrad.eager.nodes import (
     SEQ,
     Node,
     is_leaf_node,
+    namespaced,
     next_seq,
     short_name,
 )
@@ -48,15 +49,18 @@ class _Log:
         owner: weak reference to the array that owns it.
         entries: the latest ones.
         dropped: how many older ones are forgotten.
+        later: the number of a node -> the name and number of the one that a change in
+            place put in its place, for the text of errors.
     """
 
-    __slots__ = ("dropped", "entries", "owner")
+    __slots__ = ("dropped", "entries", "later", "owner")
 
     def __init__(self, owner: np.ndarray) -> None:
         key = id(owner)
         self.owner = weakref.ref(owner, lambda _: _logs.pop(key, None))
         self.entries: list[int] = []
         self.dropped = 0
+        self.later: dict[int, tuple[str, int]] = {}
 
     def version(self, seq: int | None = None) -> int:
         """The number of changes, all or those before `seq`."""
@@ -90,6 +94,16 @@ def changed(array: np.ndarray) -> None:
     if len(entries) > MOST_ENTRIES:
         log.dropped += MOST_ENTRIES // 2
         del entries[: MOST_ENTRIES // 2]
+
+
+def replaced(array: np.ndarray, before: Node | None, node: Node | None) -> None:
+    """Note that a change in place gave the tensor of `array` another node."""
+    log = log_of(array)
+    if log is None or before is None or node is None or is_leaf_node(before):
+        return
+    if len(log.later) > MOST_ENTRIES:
+        log.later.clear()
+    log.later[before[SEQ]] = (namespaced(short_name(node)), node[SEQ])
 
 
 def version_of(array: np.ndarray) -> int:
@@ -149,6 +163,12 @@ def check_watched(node: Node, anomaly: bool = False) -> None:
             raise changed_error(array, node[SEQ], source, anomaly)
 
 
+def _is_view(node: Node) -> bool:
+    """Whether the node is that of an op whose result shows memory of its input."""
+    entry = getattr(node[PULL], "entry", None)
+    return entry is not None and entry.op.aliases is not None
+
+
 def changed_error(
     array: Any, seq: int, source: Node | None, anomaly: bool
 ) -> Exception:
@@ -164,10 +184,15 @@ def changed_error(
     kind = TENSOR_TYPES[from_numpy_dtype(array.dtype)]
     which = ""
     if source is not None and not is_leaf_node(source):
-        number = 0
+        number, name, at = 0, short_name(source), source[SEQ]
         if source[NAME] is None and source[PULL].title == "output":
             number, source = source[6], source[INPUTS][0]
-        which = f", which is output {number} of {short_name(source)},"
+        if array.base is not None and _is_view(source):
+            name = "AsStrided"  # PyTorch takes a changed view anew out of its base
+        # What the node itself made keeps its name.
+        while source[SEQ] != seq and at in log.later:
+            name, at = log.later[at]
+        which = f", which is output {number} of {name},"
     hint = (
         "the backtrace further above shows the operation that failed to compute its "
         "gradient. The variable in question was changed in there or anywhere later. "
