@@ -25,7 +25,9 @@ from tracegrad.codegen.printer import (
     to_source,
     with_comment,
 )
+from tracegrad.codegen.sharing import share_names
 from tracegrad.codegen.template import Context, literal, name
+from tracegrad.codegen.turns import find_turns
 from tracegrad.ir.graph import BACKWARD, Const, Node, Value
 from tracegrad.ir.routine import Parameter, Pullback, Routine, Section, SizeFact
 from tracegrad.ir.syntax import definition
@@ -76,6 +78,8 @@ class FunctionBuilder:
             graph, context, self.namer, constants, lone, routine.pullback is not None
         )
         self.lowering.arguments = set(graph.params)
+        if context.backend.mutable:
+            self.lowering.all_turns = find_turns(graph)
         self.branches: list[tuple[Branch, ast.expr]] = []
         self.head: list[ast.stmt] = []
         self.lines: dict[int, Line] = {}
@@ -90,7 +94,24 @@ class FunctionBuilder:
         body = section_body(self, section)
         sizes = self._sizes(body)
         body = self._documentation() + self._check() + self.head + sizes + body
-        return definition(self.routine.name, self._arguments(), body)
+        made = definition(self.routine.name, self._arguments(), body)
+        if self.context.backend.mutable:
+            share_names(made, self._names(), self.lowering.called, self._dropped)
+        return made
+
+    def _names(self) -> set[str]:
+        """The names that the user gave to values."""
+        graph = self.routine.graph
+        made = [v for node in graph.walk() for v in node.outputs if v.user]
+        given = {p.name for p in self.routine.parameters}
+        return given | {v.hint for v in (*graph.params, *made) if v.hint}
+
+    def _dropped(self, gone: ast.stmt, before: ast.stmt) -> None:
+        """Where a statement goes, its comment stays with those that it was for."""
+        line, last = self.lines.get(id(gone)), self.lines.get(id(before))
+        text = getattr(gone, "comment", None)
+        if text and line and last and not last.blocks and last.at == line.at:
+            with_comment(before, text)
 
     # ------------------------------------------------------------------ parameters
     def _arguments(self) -> ast.arguments:

@@ -7,22 +7,22 @@ carry has one variable: it is assigned before the loop, and again in every turn.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Container, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from tracegrad.codegen.control_jax import write_jax
+from tracegrad.codegen.loops import LoopWriter, carry_names, list_name, plural
 from tracegrad.codegen.lower import Line, Lowering
-from tracegrad.codegen.ownership import changing, shown_values, updated_carries
+from tracegrad.codegen.names import Counters
 from tracegrad.codegen.plan import Body
-from tracegrad.codegen.rebinding import is_free, kept_variable
+from tracegrad.codegen.rebinding import kept_variable
 from tracegrad.codegen.solvers import write_solver
-from tracegrad.codegen.template import literal, name, names_in, number
+from tracegrad.codegen.template import literal, name, number
+from tracegrad.codegen.turns import AllTurns, Turns, keep
 from tracegrad.ir.graph import Graph, Node, Value
-from tracegrad.ir.symbols import sizes_in
-from tracegrad.ops.control import RESULT, Loop, cond, is_ragged, uncounted, undefined
+from tracegrad.ops.control import cond, is_ragged, uncounted, undefined
 from tracegrad.ops.index import getitem
 from tracegrad.ops.solvers import is_solver
 
@@ -39,23 +39,36 @@ class ControlLowering(Lowering):
         elements: variable of a list -> what one element of it is called.
         targets: value -> the variable that must hold it.
         skipped: placeholders that nothing reads.
+        empty: placeholders for lists.
         carries: parameters that are carries of the loop around.
+        all_turns: what loops keep of their turns, as lists of entries.
+        entries: value read of an entry -> (its variable, what it is called in the loop
+            that made the entry).
+        called: variable -> that of the same value in the loop that kept it.
+        keeping: the loop whose body this is.
         is_test: whether the program is the test of a loop.
     """
 
     carries: Container[Value] = ()
     is_test = False
+    keeping: LoopWriter | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.targets: dict[Value, str] = {}
         self.shared: dict[Value, str] = {}
         self.skipped: set[Value] = set()
+        self.empty: set[Value] = set()
         self.counters = Counters()
         self.arguments: Set[Value] = frozenset()
         self.elements: dict[str, str] = {}
+        self.entries: dict[Value, tuple[str, str]] = {}
+        self.called: dict[str, str] = {}
+        self.all_turns = AllTurns()
         super().__init__(*args, **kwargs)
 
     def _uses(self, node: Node) -> Sequence[int]:
+        if node.op is keep:
+            return [1] * len(node.inputs)
         return () if node.op is undefined else super()._uses(node)
 
     def _stem(self, v: Value) -> str | None:
@@ -75,14 +88,20 @@ class ControlLowering(Lowering):
         return self.elements.get(self.variables.get(node.inputs[0], ""))
 
     def _statement(self, node: Node) -> None:
-        if node.op is undefined:
+        if node.op is keep:
+            assert self.keeping is not None
+            self.keeping.keep()
+        elif node.outputs[0] in self.entries or node.outputs[0] in self.all_turns.dead:
+            pass  # it has a variable, or is read by nothing that is written
+        elif node.op is undefined:
             self._undefined(node)
         elif not node.regions:
             super()._statement(node)
         elif is_solver(node):
             write_solver(self, node)
         elif self.context.backend.mutable:
-            _Writer(self, node).write()
+            writer = _BranchWriter if node.op is cond else LoopWriter
+            writer(self, node).write()
         else:
             write_jax(self, node, lambda: carry_names(self, node))
 
@@ -178,7 +197,7 @@ class ControlLowering(Lowering):
         exact = not self.context.backend.mutable
         zero = {"b": False, "f": 0.0, "c": 0.0}.get(t.kind, 0)
         value = literal(t.dtype.type(0) if exact and not t.weak else zero, self.context)
-        if is_ragged(t) or uncounted(t):
+        if is_ragged(t) or uncounted(t) or node.out in self.empty:
             value = ast.List([], ast.Load())
         elif t.shape:
             zeros = ast.Attribute(name(self.context.backend.alias), "zeros", ast.Load())
@@ -219,6 +238,16 @@ class RegionLowering(ControlLowering):
         self.indent = outer.indent + _STEP
         self.shared, self.counters = outer.shared, outer.counters
         self.elements = outer.elements
+        self.entries, self.all_turns = outer.entries, outer.all_turns
+        self.called = outer.called
+        self.name_entries()
+
+    def name_entries(self) -> None:
+        """Take the variables of the parts of entries that are read here."""
+        for node in self.graph.nodes if self.entries else ():
+            for v in node.outputs:
+                if v in self.entries:
+                    self.variables[v], self.stems[v] = self.entries[v]
 
     def updated(self, v: Value) -> list[Value]:
         """A value, and the arrays that it is made of in place."""
@@ -241,35 +270,34 @@ class RegionLowering(ControlLowering):
             self.stems[param] = stem
 
 
-class _Writer:
-    """Writes one node with regions."""
+class _BranchWriter:
+    """Writes one node of `cond`."""
 
     def __init__(self, lower: ControlLowering, node: Node) -> None:
         self.lower = lower
         self.node = node
-        self.inner: RegionLowering
 
     def write(self) -> None:
         """The statements."""
-        if self.node.op is cond:
-            self._branches()
-        else:
-            self.loop = Loop.of(self.node)
-            self._loop()
-
-    # ------------------------------------------------------------------- branches
-    def _branches(self) -> None:
         lower, node = self.lower, self.node
         which = node.inputs[0]
         variables: list[str] = []
+        lists: dict[Turns | None, str] = {}
         for k, v in enumerate(node.outputs):
             kept = kept_variable(lower, node, k)
-            if kept is not None and kept not in variables:
+            turns = lower.all_turns.of.get(v)
+            if turns in lists:  # one list for all that a loop keeps
+                variables.append(lists[turns])
+            elif turns is not None and v not in lower.targets:
+                variables.append(lower.namer.claim(list_name(turns)))
+            elif kept is not None and kept not in variables:
                 variables.append(kept)
             elif v.hint or v in lower.targets:
                 variables.append(lower.variable_for(v))
             else:
                 variables.append(lower.namer.claim(self._inner_name(k)))
+            if turns is not None:
+                lists[turns] = variables[-1]
         lines = [self._branch(r, variables) for r in range(len(node.regions))]
         lower.variables.update(zip(node.outputs, variables, strict=True))
         boolean = len(lines) == 2 and which.type.kind == "b"
@@ -323,6 +351,7 @@ class _Writer:
                 inner.targets.update(dict.fromkeys(inner.updated(v), variable))
         unread = {v for k, v in enumerate(region.results) if self._unread(k, r)}
         inner.skipped = unread.difference(*[n.inputs for n in region.nodes])
+        self._empty_lists(region, inner)
         inner.run()
         made_by = {v: n for n in region.nodes for v in n.outputs}
         for v, variable in zip(region.results, variables, strict=True):
@@ -331,6 +360,20 @@ class _Writer:
                 inner.assign(variable, inner.expression(v), node)
         lower.shared.update(inner.variables)
         return inner.lines
+
+    def _empty_lists(self, region: Graph, inner: RegionLowering) -> None:
+        """Where an arm makes no list that another one makes, it is empty, once."""
+        seen: set[Turns] = set()
+        for v, out in zip(region.results, self.node.outputs, strict=True):
+            turns = self.lower.all_turns.of.get(out)
+            if turns is None or v in self.lower.all_turns.of:
+                continue
+            if turns in seen:
+                inner.skipped.add(v)
+            else:
+                inner.empty.add(v)
+                if v not in inner.skipped:
+                    seen.add(turns)
 
     def _if(self, test: ast.expr, first: list[Line], second: list[Line]) -> None:
         if not first:
@@ -360,241 +403,3 @@ class _Writer:
 
     def _pass(self) -> Line:
         return Line(ast.Pass(), (), self.node.phase, self.node)
-
-    # ------------------------------------------------------------------- loops
-    def _loop(self) -> None:
-        lower, node, loop = self.lower, self.node, self.loop
-        updated = frozenset([loop.carries[k] for k in updated_carries(node)])
-        nexts = dict(zip(loop.carries, loop.nexts, strict=True))
-        body = Body(updated, nexts, lower.shared)
-        self.inner = lower.region(loop.body, body)
-        self.carries = carry_names(lower, node)
-        self._starts()
-        header = self._header()
-        inner = self.inner
-        for param, variable in zip(loop.carries, self.carries, strict=True):
-            inner.variables[param] = variable
-        for param, v in zip(loop.inner, loop.invariants, strict=True):
-            inner.bind(param, v)
-        for param, v in nexts.items():
-            if param in inner.plan.rebound:
-                inner.targets[v] = inner.variables[param]
-        if isinstance(header, ast.While) and loop.test is not None:
-            self._test(header)
-        inner.run()
-        stacks = self._lists()
-        self._rest(stacks)
-        block = inner.lines or [self._pass()]
-        lower.emit(header, node, [(header.body, block)])
-        lower.shared.update(inner.variables)
-        lower.variables.update(zip(loop.last, self.carries, strict=True))
-        self._after(stacks)
-
-    def _starts(self) -> None:
-        lower, node = self.lower, self.node
-        at = lower.plan.producer[node.outputs[0]]
-        pairs: list[tuple[str, ast.expr]] = []
-        for k, (start, variable) in enumerate(
-            zip(self.loop.starts, self.carries, strict=True)
-        ):
-            value = lower.expression(start)
-            if (at, k) in lower.plan.copied_starts:
-                value = ast.Call(ast.Attribute(value, "copy", ast.Load()), [], [])
-            pairs.append((variable, value))
-        bound: set[str] = set()
-        for variable, value in pairs:
-            if isinstance(value, ast.Name) and value.id == variable:
-                continue
-            if not bound.isdisjoint(names_in(value)):
-                # It must not see the first value of another carry.
-                lower.assign_at_once(pairs, node)
-                return
-            bound.add(variable)
-        for variable, value in pairs:
-            lower.assign(variable, value, node)
-
-    def _lists(self) -> list[tuple[str, Value, int, Value | None]]:
-        """Make the lists that the turns append to; (variable, *stack) of each."""
-        lower, loop = self.lower, self.loop
-        made = []
-        for output, kind, result in loop.stacks():
-            if kind != RESULT:
-                own = self.carries[kind]
-                wanted = plural(own)
-                first: list[ast.expr] = [name(self.carries[kind])]
-            else:
-                assert result is not None
-                own = self.inner.variables.get(result, "row")
-                wanted = output.hint or plural(own)
-                first = []
-            variable = lower.namer.claim(wanted)
-            lower.elements[variable] = own
-            lower.assign(variable, ast.List(first, ast.Load()), self.node)
-            made.append((variable, output, kind, result))
-        if self._counts_apart(made):
-            self.count = lower.namer.claim("turns")
-            lower.assign(self.count, number(0), self.node)
-        return made
-
-    def _header(self) -> Any:
-        """`for t in range(n):` or `while …:`, without its body."""
-        lower, node, loop = self.lower, self.node, self.loop
-        if not loop.counted:
-            return ast.While(ast.Constant(True), [], [])
-        bounds = list(node.inputs[: loop.dynamic])
-        start, stop = [
-            lower.expression(bounds.pop(0)) if b is None else literal(b, lower.context)
-            for b in node.attrs["bounds"]
-        ]
-        plain = isinstance(start, ast.Constant) and start.value == 0
-        given = [stop] if plain else [start, stop]
-        turns: ast.expr = ast.Call(name("range"), given, [])
-        if node.attrs["reverse"]:
-            turns = ast.Call(name("reversed"), [turns], [])
-        counter = loop.counter
-        assert counter is not None
-        variable = lower.counters.claim(counter.hint or "t", lower.namer, lower.depth)
-        self.inner.variables[counter] = variable
-        used = any(counter in n.inputs for n in loop.body.nodes)
-        target = ast.Name(variable if used else "_", ast.Store())
-        return ast.For(target, turns, [], [], lineno=0)
-
-    def _test(self, header: ast.While) -> None:
-        """The condition: an expression, or statements and a `break`."""
-        loop, inner = self.loop, self.inner
-        assert loop.test is not None
-        lone = frozenset(loop.test.results)
-        test = self.lower.region(loop.test, lone=lone)
-        test.is_test = True
-        count = len(loop.test.params) - loop.carried
-        for param, v in zip(loop.test.params[:count], loop.invariants, strict=True):
-            test.bind(param, v)
-        for param, variable in zip(loop.test.params[count:], self.carries, strict=True):
-            test.variables[param] = variable
-        lines = test.run()
-        holds = test.expression(loop.test.results[0])
-        if not lines:
-            header.test = holds
-            return
-        inner.lines.extend(lines)
-        stop = ast.If(ast.UnaryOp(ast.Not(), holds), [ast.Break()], [])
-        inner.emit(stop, self.node)
-
-    def _rest(self, stacks: list[tuple]) -> None:
-        """The end of a turn: what has no variable of its own yet, and the lists."""
-        loop, inner, node = self.loop, self.inner, self.node
-        left = [
-            (variable, inner.expression(v))
-            for param, v, variable in zip(
-                loop.carries, loop.nexts, self.carries, strict=True
-            )
-            if v is not param and inner.variables.get(v) != variable
-        ]
-        kept = [
-            (variable, self._kept(result))
-            for variable, _, kind, result in stacks
-            if kind == RESULT
-        ]
-        for variable, value in kept:
-            self._append(variable, value)
-        if len(left) == 1:
-            inner.assign(*left[0], node)
-        elif left:
-            inner.assign_at_once(left, node)
-        for variable, _, kind, _ in stacks:
-            if kind != RESULT:
-                self._append(variable, name(self.carries[kind]))
-        if self._counts_apart(stacks):
-            count = ast.Name(self.count, ast.Store())
-            inner.emit(ast.AugAssign(count, ast.Add(), number(1)), node)
-
-    def _kept(self, v: Value) -> ast.expr:
-        """A result of the turn, which no later turn changes."""
-        made = self.inner.expression(v)
-        made_by = {u: n for n in self.loop.body.nodes for u in n.outputs}
-        shown = shown_values(v, made_by)
-        if v.type.shape and not shown.isdisjoint(changing(self.node)):
-            made = ast.Call(ast.Attribute(made, "copy", ast.Load()), [], [])
-        return made
-
-    def _append(self, variable: str, value: ast.expr) -> None:
-        method = ast.Attribute(name(variable), "append", ast.Load())
-        self.inner.emit(ast.Expr(ast.Call(method, [value], [])), self.node)
-
-    def _counts_apart(self, stacks: list[tuple]) -> bool:
-        """Whether the number of turns is counted, no list having it as its length."""
-        return self.loop.count is not None and not stacks
-
-    def _after(self, stacks: list[tuple]) -> None:
-        lower, node, loop = self.lower, self.node, self.loop
-        for k, (variable, output, _, _) in enumerate(stacks):
-            if node.attrs["reverse"]:
-                method = ast.Attribute(name(variable), "reverse", ast.Load())
-                lower.emit(ast.Expr(ast.Call(method, [], [])), node)
-            if k < node.attrs["stacked"]:
-                function = "stack" if output.type.ndim > 1 else "array"
-                library = name(lower.context.backend.alias)
-                make = ast.Attribute(library, function, ast.Load())
-                lower.assign(variable, ast.Call(make, [name(variable)], []), node)
-            lower.variables[output] = variable
-        if loop.count is None:
-            return
-        if stacks:
-            variable, _, kind, _ = stacks[-1]
-            length: ast.expr = ast.Call(name("len"), [name(variable)], [])
-            if kind != RESULT:
-                length = ast.BinOp(length, ast.Sub(), number(1))
-            lower.access[loop.count] = length
-        else:
-            lower.variables[loop.count] = self.count
-        steps = node.attrs["steps"]
-        if not loop.counted and any(steps in sizes_in(n) for n in lower.graph.walk()):
-            # An array is made that has as many rows.
-            size = lower.context.size(steps)
-            assert isinstance(size, ast.Name)
-            lower.assign(size.id, lower.expression(loop.count), node)
-
-
-def carry_names(lower: ControlLowering, node: Node) -> list[str]:
-    """The variable of each carry: that of its first value, if it is free then."""
-    loop = Loop.of(node)
-    at = lower.plan.producer[node.outputs[0]]
-    names: list[str] = []
-    # JAX makes the list of all values after the loop, and needs the first one then.
-    listed = set() if lower.context.backend.mutable else set(node.attrs["saved"])
-    for k, (param, start) in enumerate(zip(loop.carries, loop.starts, strict=True)):
-        last = loop.last[k]
-        target = lower.targets.get(last)
-        wanted = last.hint if last.user and last.hint else param.hint
-        wanted = target or wanted or lower.cotangent_name(param)
-        wanted = wanted or lower.preferred(last)
-        have = lower.variables.get(start)
-        if target is not None:
-            names.append(target)
-            continue
-        free = have == wanted and k not in listed and have not in names
-        if free and is_free(lower, node, start, at):
-            names.append(wanted)
-        else:
-            names.append(lower.namer.claim(wanted))
-    return names
-
-
-def plural(variable: str) -> str:
-    """A name for the list of all values of a variable."""
-    variable = re.sub(r"_\d+$", "", variable)
-    return f"all_{variable}" if variable.endswith("s") else f"{variable}s"
-
-
-class Counters:
-    """The variables of loops that count: one is used again when its loop has ended."""
-
-    def __init__(self) -> None:
-        self._given: dict[tuple[str, int], str] = {}
-
-    def claim(self, wanted: str, namer: Any, depth: int) -> str:
-        """The variable of a loop inside of `depth` others."""
-        key = (wanted, depth)
-        if key not in self._given:
-            self._given[key] = namer.claim(wanted)
-        return self._given[key]

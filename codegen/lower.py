@@ -242,7 +242,7 @@ class Lowering:
         for node in self.graph.nodes if nodes is None else nodes:
             if node.op.guards:
                 self._emit(ast.If(self.test(node), [self._refusal(node)], []), node)
-            elif any(v in self.plan.roots for v in node.outputs):
+            elif not node.outputs or any(v in self.plan.roots for v in node.outputs):
                 self._statement(node)
         return self.lines[first:]
 

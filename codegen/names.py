@@ -56,3 +56,17 @@ class Namer:
             number += 1
         self._next[base] = number + 1
         return self.reserve(f"{base}_{number}")
+
+
+class Counters:
+    """The variables of loops that count: one is used again when its loop has ended."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, int], str] = {}
+
+    def claim(self, wanted: str, namer: Namer, depth: int) -> str:
+        """The variable of a loop inside of `depth` others."""
+        key = (wanted, depth)
+        if key not in self._given:
+            self._given[key] = namer.claim(wanted)
+        return self._given[key]

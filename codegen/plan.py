@@ -24,8 +24,10 @@ from tracegrad.codegen.ownership import (
     shown_inputs,
     updated_carries,
 )
+from tracegrad.codegen.turns import keep
 from tracegrad.ir.graph import FORWARD, Const, Graph, Node, Value
 from tracegrad.ops.control import Loop, cond, is_loop
+from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.infer import same_type_input
 from tracegrad.ops.solvers import Parts, is_solver
 
@@ -34,6 +36,10 @@ MAX_DEPTH = 12
 # A cotangent with at most so many sums is one expression, if that fits the line; one
 # with more is added to where each contribution is made.
 MAX_TERMS = 2
+
+
+# What can be written with the other sign.
+_WITH_SIGNS = [OPERATORS[f"__{n}__"] for n in ("add", "sub", "mul", "truediv")]
 
 
 @dataclass(slots=True)
@@ -112,6 +118,7 @@ def make_plan(
         for count, v in zip(counts, node.inputs, strict=True):
             if count > 1 and v in plan.producer and not _repeats(v, graph, plan):
                 plan.roots.add(v)
+    _take_signs_out(graph, plan)
     _choose_carriers_of_types(graph, plan)
     plan.last = _last_reads(graph)
     _find_updates(graph, plan, split, body)
@@ -134,7 +141,7 @@ def _choose_roots(graph: Graph, plan: Plan, lone: Set[Value], body: Body) -> Non
                 or node.regions
                 or (v.user and v.hint and node.phase == FORWARD)
                 or (v in results and not (v in lone and reads == 0))
-                or (reads > 1 and not _repeatable(node, plan))
+                or (reads > 1 and not _repeatable(node, graph, plan))
                 or depth[v] > MAX_DEPTH
                 or _is_named_cotangent(v, node, graph, plan, body)
             ):
@@ -142,12 +149,31 @@ def _choose_roots(graph: Graph, plan: Plan, lone: Set[Value], body: Body) -> Non
                 depth[v] = 0
 
 
-def _repeatable(node: Node, plan: Plan) -> bool:
+def _take_signs_out(graph: Graph, plan: Plan) -> None:
+    """Name a number rather than its negative, which reads as a difference then."""
+    for node in graph.nodes:
+        if node.op is not OPERATORS["__neg__"] or not node.derived:
+            continue
+        v, made = node.inputs[0], node.out
+        if v not in plan.producer or v in plan.roots or made not in plan.roots:
+            continue
+        readers = [graph.nodes[i] for i in plan.readers.get(made, ())]
+        absorbed = all(r.op in _WITH_SIGNS and not r.regions for r in readers)
+        lone = len(plan.readers[v]) == 1 and made not in graph.results
+        if lone and absorbed and not v.type.shape and v.type.differentiable:
+            plan.roots.discard(made)
+            plan.roots.add(v)
+
+
+def _repeatable(node: Node, graph: Graph, plan: Plan) -> bool:
     """Whether its expression may be written at each place that reads it."""
     if not node.inputs or node.op.type_only:
         return node.op.cheap
     if not node.outputs[0].type.shape and node.op.cheap:
-        # A scalar of one operation is written again rather than named.
+        # A scalar of one operation is written again rather than named, and the sign of
+        # one that may be written again too.
+        if node.op is OPERATORS["__neg__"]:
+            return _repeats(node.inputs[0], graph, plan)
         return all(v not in plan.producer or v in plan.roots for v in node.inputs)
     if all(isinstance(v, Const) for v in node.inputs):
         return not node.outputs[0].type.shape
@@ -172,7 +198,11 @@ def _choose_carriers_of_types(graph: Graph, plan: Plan) -> None:
 
 
 def _repeats(v: Value, graph: Graph, plan: Plan) -> bool:
-    return v in plan.roots or _repeatable(graph.nodes[plan.producer[v]], plan)
+    return (
+        v in plan.roots
+        or v not in plan.producer
+        or _repeatable(graph.nodes[plan.producer[v]], graph, plan)
+    )
 
 
 def _is_named_cotangent(
@@ -195,6 +225,8 @@ def _read_by_regions(graph: Graph) -> Iterator[Value]:
         if node.regions and node.op is cond:
             boolean = len(node.regions) == 2 and node.inputs[0].type.kind == "b"
             yield from node.inputs[1 if boolean else 0 :]
+        elif node.op is keep:
+            yield from node.inputs
         elif is_solver(node):
             yield from Parts.of(node).captured
         elif node.regions:
@@ -208,7 +240,9 @@ def _last_reads(graph: Graph) -> dict[Value, int]:
     for i in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[i]
         for k, v in enumerate(node.inputs):
-            if k not in node.op.type_only:
+            if node.op is keep:
+                last[v] = len(graph.nodes)
+            elif k not in node.op.type_only:
                 last[v] = max(last.get(v, i), i)
         if node.regions:
             _extend_reads(last, node, i)

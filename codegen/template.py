@@ -284,12 +284,16 @@ def signs_in_line(tree: ast.expr) -> ast.expr:
 
 
 def without_sign(tree: ast.expr) -> ast.expr | None:
-    """`a` if the expression starts with a minus that applies to it all, else None."""
+    """`a` if the expression has a minus that applies to it all, else None."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return tree.operand
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult | ast.Div):
         left = without_sign(tree.left)
-        return None if left is None else ast.BinOp(left, tree.op, tree.right)
+        if left is not None:
+            return ast.BinOp(left, tree.op, tree.right)
+        right = tree.right
+        if isinstance(right, ast.UnaryOp) and isinstance(right.op, ast.USub):
+            return ast.BinOp(tree.left, tree.op, right.operand)
     return None
 
 
@@ -495,12 +499,16 @@ def in_place_statements(
 
 
 def subtracting(statement: ast.stmt) -> ast.stmt:
-    """`x += -a` as `x -= a`."""
+    """`x += -a` as `x -= a`, and `x -= -a` as `x += a`."""
     if not isinstance(statement, ast.AugAssign):
         return statement
+    value = statement.value
+    if isinstance(statement.op, ast.Sub) and isinstance(value, ast.UnaryOp):
+        positive = without_sign(value)
+        if positive is not None:
+            return ast.AugAssign(statement.target, ast.Add(), positive)
     if not isinstance(statement.op, ast.Add):
         return statement
-    value = statement.value
     positive = without_sign(value)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub):
         left = without_sign(value.left)  # -a - b is -(a + b)

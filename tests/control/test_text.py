@@ -40,8 +40,8 @@ def test_recurrent_cell() -> None:
     d_state = 2.0 * state
     d_w = np.zeros_like(w)
     for t in reversed(range(m)):
-        state_2 = states[t + 1]
-        d_product = d_state * (1.0 - state_2 * state_2)
+        state = states[t + 1]
+        d_product = d_state * (1.0 - state * state)
         d_state = w @ d_product
         d_w += states[t][:, None] * d_product
     return d_state, d_w"""
@@ -55,17 +55,14 @@ def test_while() -> None:
     assert (
         body(tg.grad(grow).source(3.0))
         == """\
-    sqrt_ys = []
-    ys = [y]
+    turns = []
     while y < 1000.0:
         sqrt_y = np.sqrt(y)
+        turns.append((y, sqrt_y))
         y = y * sqrt_y
-        sqrt_ys.append(sqrt_y)
-        ys.append(y)
     d_y = 1.0
-    for t in reversed(range(len(ys) - 1)):
-        sqrt_y_2 = sqrt_ys[t]
-        d_y = d_y * sqrt_y_2 + 0.5 * d_y * ys[t] / sqrt_y_2
+    for y, sqrt_y in reversed(turns):
+        d_y = d_y * sqrt_y + 0.5 * d_y * y / sqrt_y
     return d_y"""
     )
 
@@ -87,7 +84,7 @@ def test_the_page_in_docs_is_true() -> None:
         ahead, behind = [space["clipped_mean"](x + s, 0.3) for s in (step, -step)]
         np.testing.assert_allclose(found, (ahead - behind) / 2e-6, rtol=1e-6)
     args = np.ones(2), np.eye(2), np.ones((50, 2))
-    assert str(tg.grad(space["cell"]).source(*args)).count("for t in ") == 2
+    assert str(tg.grad(space["cell"]).source(*args)).count("    for ") == 2
 
 
 def test_deep_nests_are_written_in_no_time() -> None:

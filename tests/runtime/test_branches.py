@@ -74,20 +74,20 @@ two_value_and_grad(x):
     if h > 0.0:  # test_branches.py:_
         y = h * x**2  # test_branches.py:_
         if x > 10.0:  # test_branches.py:_
-            y_2 = 2.0 * y  # test_branches.py:_
+            y = 2.0 * y  # test_branches.py:_
             # backward
             d_h = 2.0 * x**2  # of test_branches.py:_
             d_x = 4.0 * h * x + d_h * np.cos(x)  # of test_branches.py:_
-            return y_2, d_x
+            return y, d_x
         # backward
         d_x = 2.0 * h * x + x**2 * np.cos(x)  # of test_branches.py:_
         return y, d_x
     y = h + 2.0  # test_branches.py:_
     if x > 10.0:  # test_branches.py:_
-        y_2 = 2.0 * y  # test_branches.py:_
+        y = 2.0 * y  # test_branches.py:_
         # backward
         d_x = 2.0 * np.cos(x)  # of test_branches.py:_
-        return y_2, d_x
+        return y, d_x
     # backward
     d_x = np.cos(x)  # of test_branches.py:_
     return y, d_x

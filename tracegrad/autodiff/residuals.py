@@ -9,6 +9,9 @@ from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.region import copied
 from tracegrad.passes.dce import remove_dead_code
 
+# A number that takes so many operations of numbers is made again rather than saved.
+MAX_STEPS = 2
+
 
 @dataclass(slots=True)
 class Settled:
@@ -77,6 +80,7 @@ class Residuals:
                 self._need(v)
         for v in results:
             self._need(v)
+        self._spare_numbers()
         known: dict[Value, Value] = {}
         made, _ = copied([n for n in self.forward if n in self.again], [], known)
         for node in made:
@@ -115,6 +119,42 @@ class Residuals:
                 self._need(u)
         else:
             self.needed[v] = None
+
+    def _spare_numbers(self) -> None:
+        """Compute numbers again that take a step or two from what is there anyway."""
+        kept = {v for v in self.needed if v in self.made_by and v not in self.given}
+        for node in reversed(self.forward):
+            if kept.isdisjoint(node.outputs):
+                continue
+            steps = self._steps_to(node)
+            if steps is not None:
+                self.again |= steps
+                del self.needed[node.outputs[0]]
+
+    def _steps_to(self, last: Node) -> set[Node] | None:
+        """The arithmetic of numbers that makes a number; None if that is too much."""
+        steps: set[Node] = set()
+        reads: set[Value] = set()
+        waiting = [last]
+        while waiting:
+            node = waiting.pop()
+            plain = not any(v.type.shape for v in (*node.inputs, *node.outputs))
+            if not (node.op.cheap and plain and node.inputs) or node.regions:
+                return None
+            steps.add(node)
+            if len(steps) > MAX_STEPS:
+                return None
+            for v in node.inputs:
+                if v in self.needed or v in self.params or isinstance(v, Const):
+                    reads.add(v)
+                elif v not in self.made_by:
+                    return None
+                elif self.made_by[v] not in self.again:
+                    waiting.append(self.made_by[v])
+        for v in reads:
+            if not isinstance(v, Const):
+                self.needed[v] = None
+        return steps
 
     def _is_cheap(self, node: Node) -> bool:
         """Whether making it again costs less than to keep a list of it."""

@@ -49,9 +49,9 @@ def conjugate_gradient(a, b, target):
         x = x + alpha * p  # models.py:163
         residual = residual - alpha * step  # models.py:164
         size_2 = residual @ residual  # models.py:165
-        p_2 = p * (size_2 / size)  # models.py:166
-        p_2 += residual  # models.py:167
-        p, size = p_2, size_2  # models.py:161
+        p = p * (size_2 / size)  # models.py:166
+        p += residual  # models.py:167
+        size = size_2  # models.py:161
     return np.sum((x - target) ** 2)
 
 
@@ -66,12 +66,7 @@ def conjugate_gradient_vjp(a, b, target):
     p = residual.copy()  # models.py:158
     size = residual @ residual  # models.py:159
     residual_2 = residual
-    sizes = [size]
-    ps = [p]
-    residuals = [residual_2]
-    steps = []
-    alphas = []
-    matmuls = []
+    turns = []
     for _ in range(6):  # models.py:161
         step = a @ p  # models.py:161
         matmul = p @ step
@@ -79,15 +74,10 @@ def conjugate_gradient_vjp(a, b, target):
         x = x + alpha * p  # models.py:163
         residual_2 = residual_2 - alpha * step  # models.py:164
         size_2 = residual_2 @ residual_2  # models.py:165
-        p_2 = p * (size_2 / size)  # models.py:166
-        p_2 += residual_2  # models.py:167
-        steps.append(step)
-        alphas.append(alpha)
-        matmuls.append(matmul)
-        p, size = p_2, size_2
-        sizes.append(size)
-        ps.append(p)
-        residuals.append(residual_2)  # models.py:161
+        turns.append((p, size, step, matmul, residual_2, size_2))
+        p = p * (size_2 / size)  # models.py:166
+        p += residual_2  # models.py:167
+        size = size_2  # models.py:161
     diff = x - target
     out = np.sum(diff**2)  # models.py:168
 
@@ -97,29 +87,26 @@ def conjugate_gradient_vjp(a, b, target):
         d_size = 0.0
         d_residual = np.zeros_like(residual_2)
         d_a = np.zeros_like(a)
-        for t in reversed(range(6)):  # of models.py:161
-            size_3 = sizes[t]
-            p_3 = ps[t]
-            step_2 = steps[t]
-            alpha_2 = alphas[t]  # of models.py:161
-            d_ratio = sizes[t + 1] / size_3
-            d_p_3 = d_ratio * d_p
-            d_ratio_2 = d_p @ p_3 / size_3  # of models.py:166
-            d_residual_2 = d_residual + d_p  # of models.py:167
+        # of models.py:161
+        for p_3, size, step, matmul, residual_2_2, size_2 in reversed(turns):
+            d_ratio = size_2 / size
+            d_p_2 = d_ratio * d_p
+            d_ratio_2 = d_p @ p_3 / size  # of models.py:166
             # of models.py:165
-            d_residual_2 += 2.0 * (d_size + d_ratio_2) * residuals[t + 1]
-            minus_d_residual_2 = -d_residual_2  # of models.py:164
-            d_p_3 += alpha_2 * d_diff  # of models.py:163
-            d_ratio_3 = (minus_d_residual_2 @ step_2 + d_diff @ p_3) / matmuls[t]
-            d_minus = -d_ratio_3 * alpha_2
-            d_size = -d_ratio_2 * d_ratio + d_ratio_3
-            d_p_3 += d_minus * step_2
-            d_step_2 = alpha_2 * minus_d_residual_2 + d_minus * p_3  # of models.py:162
-            d_a += d_step_2[:, None] * p_3
-            d_p_3 += a.T @ d_step_2
-            d_p, d_residual = d_p_3, d_residual_2  # of models.py:161
-        d_product = 2.0 * d_size * residual
-        d_residual += d_product  # of models.py:159
+            d_residual = d_residual + d_p + 2.0 * (d_size + d_ratio_2) * residual_2_2
+            minus_d_residual = -d_residual  # of models.py:164
+            d_alpha = minus_d_residual @ step + d_diff @ p_3
+            d_p_2 += size / matmul * d_diff  # of models.py:163
+            d_product = d_alpha / matmul * size / matmul
+            d_size = -d_ratio_2 * d_ratio + d_alpha / matmul
+            d_p_2 -= d_product * step
+            # of models.py:162
+            d_step = size / matmul * minus_d_residual - d_product * p_3
+            d_a += d_step[:, None] * p_3
+            d_p_2 += a.T @ d_step
+            d_p = d_p_2  # of models.py:161
+        d_product_2 = 2.0 * d_size * residual
+        d_residual += d_product_2  # of models.py:159
         d_residual += d_p  # of models.py:158
         return d_a, d_residual
 
@@ -137,12 +124,7 @@ def conjugate_gradient_value_and_grad(a, b, target):
     p = residual.copy()  # models.py:158
     size = residual @ residual  # models.py:159
     residual_2 = residual
-    sizes = [size]
-    ps = [p]
-    residuals = [residual_2]
-    steps = []
-    alphas = []
-    matmuls = []
+    turns = []
     for _ in range(6):  # models.py:161
         step = a @ p  # models.py:161
         matmul = p @ step
@@ -150,15 +132,10 @@ def conjugate_gradient_value_and_grad(a, b, target):
         x = x + alpha * p  # models.py:163
         residual_2 = residual_2 - alpha * step  # models.py:164
         size_2 = residual_2 @ residual_2  # models.py:165
-        p_2 = p * (size_2 / size)  # models.py:166
-        p_2 += residual_2  # models.py:167
-        steps.append(step)
-        alphas.append(alpha)
-        matmuls.append(matmul)
-        p, size = p_2, size_2
-        sizes.append(size)
-        ps.append(p)
-        residuals.append(residual_2)  # models.py:161
+        turns.append((p, size, step, matmul, residual_2, size_2))
+        p = p * (size_2 / size)  # models.py:166
+        p += residual_2  # models.py:167
+        size = size_2  # models.py:161
     diff = x - target
     out = np.sum(diff**2)  # models.py:168
     # backward
@@ -167,27 +144,24 @@ def conjugate_gradient_value_and_grad(a, b, target):
     d_size = 0.0
     d_residual = np.zeros_like(residual_2)
     d_a = np.zeros_like(a)
-    for t in reversed(range(6)):  # of models.py:161
-        size_3 = sizes[t]
-        p_3 = ps[t]
-        step_2 = steps[t]
-        alpha_2 = alphas[t]  # of models.py:161
-        d_ratio = sizes[t + 1] / size_3
-        d_p_3 = d_ratio * d_p
-        d_ratio_2 = d_p @ p_3 / size_3  # of models.py:166
+    # of models.py:161
+    for p, size, step, matmul, residual_2, size_2 in reversed(turns):
+        d_ratio = size_2 / size
+        d_p_2 = d_ratio * d_p
+        d_ratio_2 = d_p @ p / size  # of models.py:166
         # of models.py:165
-        d_residual = d_residual + d_p + 2.0 * (d_size + d_ratio_2) * residuals[t + 1]
+        d_residual = d_residual + d_p + 2.0 * (d_size + d_ratio_2) * residual_2
         minus_d_residual = -d_residual  # of models.py:164
-        d_p_3 += alpha_2 * d_diff  # of models.py:163
-        d_ratio_3 = (minus_d_residual @ step_2 + d_diff @ p_3) / matmuls[t]
-        d_minus = -d_ratio_3 * alpha_2
-        d_size = -d_ratio_2 * d_ratio + d_ratio_3
-        d_p_3 += d_minus * step_2
-        d_step_2 = alpha_2 * minus_d_residual + d_minus * p_3  # of models.py:162
-        d_a += d_step_2[:, None] * p_3
-        d_p_3 += a.T @ d_step_2
-        d_p = d_p_3  # of models.py:161
-    d_product = 2.0 * d_size * residual
-    d_residual += d_product  # of models.py:159
+        d_alpha = minus_d_residual @ step + d_diff @ p
+        d_p_2 += size / matmul * d_diff  # of models.py:163
+        d_product = d_alpha / matmul * size / matmul
+        d_size = -d_ratio_2 * d_ratio + d_alpha / matmul
+        d_p_2 -= d_product * step
+        d_step = size / matmul * minus_d_residual - d_product * p  # of models.py:162
+        d_a += d_step[:, None] * p
+        d_p_2 += a.T @ d_step
+        d_p = d_p_2  # of models.py:161
+    d_product_2 = 2.0 * d_size * residual
+    d_residual += d_product_2  # of models.py:159
     d_residual += d_p  # of models.py:158
     return out, (d_a, d_residual)

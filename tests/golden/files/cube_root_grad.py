@@ -21,26 +21,20 @@ def cube_root_vjp(a, guess):
     # forward
     step = 1.0
     x = guess
-    products = []
-    steps = [step]
-    xs = [x]
+    turns = []
     while np.abs(step) > 1e-12:  # models.py:107
-        product = 3.0 * x**2
-        step = (x**3 - a) / product  # models.py:108
+        step = (x**3 - a) / (3.0 * x**2)  # models.py:108
+        turns.append((x, step))
         x = x - step  # models.py:109
-        products.append(product)
-        steps.append(step)
-        xs.append(x)  # models.py:107
 
     def pullback(d_out):
         d_x = d_out
         d_a = 0.0
-        for t in reversed(range(len(xs) - 1)):  # of models.py:107
-            x_2 = xs[t]  # of models.py:107
-            d_minus = -d_x / products[t]
-            d_a -= d_minus
+        for x, step in reversed(turns):  # of models.py:107
+            d_ratio = d_x / (3.0 * x**2)
+            d_a += d_ratio
             # of models.py:108
-            d_x = d_x - 6.0 * d_minus * steps[t + 1] * x_2 + 3.0 * d_minus * x_2**2
+            d_x = d_x + 6.0 * d_ratio * step * x - 3.0 * d_ratio * x**2
         return (d_a,)
 
     return x, pullback
@@ -51,23 +45,17 @@ def cube_root_value_and_grad(a, guess):
     # forward
     step = 1.0
     x = guess
-    products = []
-    steps = [step]
-    xs = [x]
+    turns = []
     while np.abs(step) > 1e-12:  # models.py:107
-        product = 3.0 * x**2
-        step = (x**3 - a) / product  # models.py:108
+        step = (x**3 - a) / (3.0 * x**2)  # models.py:108
+        turns.append((x, step))
         x = x - step  # models.py:109
-        products.append(product)
-        steps.append(step)
-        xs.append(x)  # models.py:107
     # backward
     d_x = 1.0
     d_a = 0.0
-    for t in reversed(range(len(xs) - 1)):  # of models.py:107
-        x_2 = xs[t]  # of models.py:107
-        d_minus = -d_x / products[t]
-        d_a -= d_minus
+    for x_2, step in reversed(turns):  # of models.py:107
+        d_ratio = d_x / (3.0 * x_2**2)
+        d_a += d_ratio
         # of models.py:108
-        d_x = d_x - 6.0 * d_minus * steps[t + 1] * x_2 + 3.0 * d_minus * x_2**2
+        d_x = d_x + 6.0 * d_ratio * step * x_2 - 3.0 * d_ratio * x_2**2
     return x, d_a

@@ -57,7 +57,7 @@ def doubled_vjp(x):
 
     def pullback(d_out):
         d_y = np.full_like(y, d_out)  # of models.py:118
-        for _ in reversed(range(turns)):  # of models.py:116
+        for _ in range(turns):  # of models.py:116
             d_y = 2.0 * d_y  # of models.py:117
         return (d_y.copy(),)
 
@@ -76,6 +76,6 @@ def doubled_value_and_grad(x):
     out = np.sum(y)  # models.py:118
     # backward
     d_y = np.full_like(y, 1.0)  # of models.py:118
-    for _ in reversed(range(turns)):  # of models.py:116
+    for _ in range(turns):  # of models.py:116
         d_y = 2.0 * d_y  # of models.py:117
     return out, d_y.copy()

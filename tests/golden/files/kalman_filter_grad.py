@@ -46,16 +46,15 @@ def kalman_filter(a, h, q, r, observed):
     loss = 0.0
     for t in range(20):  # models.py:142
         z = observed[t]  # models.py:142
-        mean_2 = a @ mean  # models.py:143
-        cov_2 = a @ cov @ a.T + q  # models.py:144
-        gap = z - h @ mean_2  # models.py:145
-        matmul = h @ cov_2
+        mean = a @ mean  # models.py:143
+        cov = a @ cov @ a.T + q  # models.py:144
+        gap = z - h @ mean  # models.py:145
+        matmul = h @ cov
         spread = matmul @ h + r  # models.py:146
-        gain = cov_2 @ h / spread  # models.py:147
+        gain = cov @ h / spread  # models.py:147
         loss = loss + 0.5 * (gap**2 / spread + np.log(spread))  # models.py:148
-        mean_2 += gain * gap  # models.py:149
-        cov_2 -= np.outer(gain, matmul)  # models.py:150
-        mean, cov = mean_2, cov_2  # models.py:142
+        mean += gain * gap  # models.py:149
+        cov -= np.outer(gain, matmul)  # models.py:150
     return loss
 
 
@@ -68,16 +67,7 @@ def kalman_filter_vjp(a, h, q, r, observed):
     mean = np.zeros(2)
     cov = np.eye(2)  # models.py:140
     loss = 0.0
-    matmuls = []
-    gains = []
-    covs = []
-    gaps = []
-    spreads = []
-    ratios = []
-    means = []
-    matmuls_2 = []
-    covs_2 = [cov]
-    means_2 = [mean]
+    turns = []
     for t in range(20):  # models.py:142
         z = observed[t]  # models.py:142
         mean_2 = a @ mean  # models.py:143
@@ -87,20 +77,10 @@ def kalman_filter_vjp(a, h, q, r, observed):
         matmul_2 = h @ cov_2
         spread = matmul_2 @ h + r  # models.py:146
         gain = cov_2 @ h / spread  # models.py:147
-        ratio = gap**2 / spread
-        loss = loss + 0.5 * (ratio + np.log(spread))  # models.py:148
+        turns.append((mean, cov, mean_2, matmul, cov_2, gap, matmul_2, spread, gain))
+        loss = loss + 0.5 * (gap**2 / spread + np.log(spread))  # models.py:148
         mean = mean_2 + gain * gap  # models.py:149
         cov = cov_2 - np.outer(gain, matmul_2)  # models.py:150
-        matmuls.append(matmul_2)
-        gains.append(gain)
-        covs.append(cov_2)
-        gaps.append(gap)
-        spreads.append(spread)
-        ratios.append(ratio)
-        means.append(mean_2)
-        matmuls_2.append(matmul)
-        covs_2.append(cov)
-        means_2.append(mean)  # models.py:142
 
     def pullback(d_out):
         d_mean = np.zeros_like(mean)
@@ -109,36 +89,33 @@ def kalman_filter_vjp(a, h, q, r, observed):
         d_q = np.zeros_like(q)
         d_h = np.zeros_like(h)
         d_r = 0.0
-        for t in reversed(range(20)):  # of models.py:142
-            gain_2 = gains[t]
-            cov_3 = covs[t]
-            gap_2 = gaps[t]
-            spread_2 = spreads[t]  # of models.py:142
+        for turn in reversed(turns):  # of models.py:142
+            mean_3, cov_3, mean_2, matmul, cov_2, gap, matmul_2, spread, gain = turn
             minus_d_cov = -d_cov
-            d_matmul = gain_2 @ minus_d_cov
-            d_h += cov_3 @ d_matmul  # of models.py:150
-            d_spread_2 = 0.5 * d_out / spread_2
-            d_spread_2 -= d_spread_2 * ratios[t]  # of models.py:148
-            d_ratio = (minus_d_cov @ matmuls[t] + gap_2 * d_mean) / spread_2
-            d_spread_2 -= d_ratio @ gain_2
-            d_h += cov_3.T @ d_ratio  # of models.py:147
-            d_r += d_spread_2
-            d_product = d_spread_2 * h
-            d_h += d_spread_2 * matmuls[t]
-            d_h += cov_3 @ d_product  # of models.py:146
+            d_matmul_2 = gain @ minus_d_cov
+            d_h += cov_2 @ d_matmul_2  # of models.py:150
+            d_spread = 0.5 * d_out / spread
+            d_spread -= d_spread * gap**2 / spread
+            d_gap = d_mean @ gain + d_out / spread * gap  # of models.py:148
+            d_ratio = (minus_d_cov @ matmul_2 + gap * d_mean) / spread
+            d_spread -= d_ratio @ gain
+            d_h += cov_2.T @ d_ratio  # of models.py:147
+            d_r += d_spread
+            d_matmul_2_2 = d_spread * h
+            d_h += d_spread * matmul_2
+            d_h += cov_2 @ d_matmul_2_2  # of models.py:146
             # of models.py:147
-            d_cov_3 = d_cov + h[:, None] * d_matmul + d_ratio[:, None] * h
-            d_cov_3 += h[:, None] * d_product  # of models.py:146
-            d_minus = -(d_mean @ gain_2 + d_out / spread_2 * gap_2)
-            d_h += d_minus * means[t]
-            d_mean_2 = d_mean + d_minus * h  # of models.py:145
-            d_q += d_cov_3
-            d_matmul_2 = d_cov_3 @ a
-            d_a += d_cov_3.T @ matmuls_2[t]
-            d_cov = a.T @ d_matmul_2
-            d_a += d_matmul_2 @ covs_2[t].T  # of models.py:144
+            d_cov_2 = d_cov + h[:, None] * d_matmul_2 + d_ratio[:, None] * h
+            d_cov_2 += h[:, None] * d_matmul_2_2  # of models.py:146
+            d_h -= d_gap * mean_2
+            d_mean_2 = d_mean - d_gap * h  # of models.py:145
+            d_q += d_cov_2
+            d_matmul = d_cov_2 @ a
+            d_a += d_cov_2.T @ matmul
+            d_cov = a.T @ d_matmul
+            d_a += d_matmul @ cov_3.T  # of models.py:144
             d_mean = a.T @ d_mean_2
-            d_a += d_mean_2[:, None] * means_2[t]  # of models.py:143
+            d_a += d_mean_2[:, None] * mean_3  # of models.py:143
         return d_a, d_h, d_q, d_r
 
     return loss, pullback
@@ -153,16 +130,7 @@ def kalman_filter_value_and_grad(a, h, q, r, observed):
     mean = np.zeros(2)
     cov = np.eye(2)  # models.py:140
     loss = 0.0
-    matmuls = []
-    gains = []
-    covs = []
-    gaps = []
-    spreads = []
-    ratios = []
-    means = []
-    matmuls_2 = []
-    covs_2 = [cov]
-    means_2 = [mean]
+    turns = []
     for t in range(20):  # models.py:142
         z = observed[t]  # models.py:142
         mean_2 = a @ mean  # models.py:143
@@ -172,20 +140,10 @@ def kalman_filter_value_and_grad(a, h, q, r, observed):
         matmul_2 = h @ cov_2
         spread = matmul_2 @ h + r  # models.py:146
         gain = cov_2 @ h / spread  # models.py:147
-        ratio = gap**2 / spread
-        loss = loss + 0.5 * (ratio + np.log(spread))  # models.py:148
+        turns.append((mean, cov, mean_2, matmul, cov_2, gap, matmul_2, spread, gain))
+        loss = loss + 0.5 * (gap**2 / spread + np.log(spread))  # models.py:148
         mean = mean_2 + gain * gap  # models.py:149
         cov = cov_2 - np.outer(gain, matmul_2)  # models.py:150
-        matmuls.append(matmul_2)
-        gains.append(gain)
-        covs.append(cov_2)
-        gaps.append(gap)
-        spreads.append(spread)
-        ratios.append(ratio)
-        means.append(mean_2)
-        matmuls_2.append(matmul)
-        covs_2.append(cov)
-        means_2.append(mean)  # models.py:142
     # backward
     d_mean = np.zeros_like(mean)
     d_cov = np.zeros_like(cov)
@@ -193,32 +151,30 @@ def kalman_filter_value_and_grad(a, h, q, r, observed):
     d_q = np.zeros_like(q)
     d_h = np.zeros_like(h)
     d_r = 0.0
-    for t in reversed(range(20)):  # of models.py:142
-        gain_2 = gains[t]
-        cov_3 = covs[t]
-        gap_2 = gaps[t]
-        spread_2 = spreads[t]  # of models.py:142
+    for turn in reversed(turns):  # of models.py:142
+        mean, cov, mean_2, matmul, cov_2, gap, matmul_2, spread, gain = turn
         minus_d_cov = -d_cov
-        d_matmul = gain_2 @ minus_d_cov
-        d_h += cov_3 @ d_matmul  # of models.py:150
-        d_ratio = (minus_d_cov @ matmuls[t] + gap_2 * d_mean) / spread_2
-        d_spread_2 = 0.5 / spread_2 - 0.5 * ratios[t] / spread_2 - d_ratio @ gain_2
-        d_h += cov_3.T @ d_ratio  # of models.py:147
-        d_r += d_spread_2
-        d_product = d_spread_2 * h
-        d_h += d_spread_2 * matmuls[t]
-        d_h += cov_3 @ d_product  # of models.py:146
+        d_matmul_2 = gain @ minus_d_cov
+        d_h += cov_2 @ d_matmul_2  # of models.py:150
+        d_gap = d_mean @ gain + gap / spread  # of models.py:148
+        d_ratio = (minus_d_cov @ matmul_2 + gap * d_mean) / spread  # of models.py:147
+        d_spread = 0.5 / spread - 0.5 * gap**2 / spread / spread  # of models.py:148
+        d_spread -= d_ratio @ gain
+        d_h += cov_2.T @ d_ratio  # of models.py:147
+        d_r += d_spread
+        d_matmul_2_2 = d_spread * h
+        d_h += d_spread * matmul_2
+        d_h += cov_2 @ d_matmul_2_2  # of models.py:146
         # of models.py:147
-        d_cov_3 = d_cov + h[:, None] * d_matmul + d_ratio[:, None] * h
-        d_cov_3 += h[:, None] * d_product  # of models.py:146
-        d_minus = -(d_mean @ gain_2 + gap_2 / spread_2)
-        d_h += d_minus * means[t]
-        d_mean_2 = d_mean + d_minus * h  # of models.py:145
-        d_q += d_cov_3
-        d_matmul_2 = d_cov_3 @ a
-        d_a += d_cov_3.T @ matmuls_2[t]
-        d_cov = a.T @ d_matmul_2
-        d_a += d_matmul_2 @ covs_2[t].T  # of models.py:144
+        d_cov_2 = d_cov + h[:, None] * d_matmul_2 + d_ratio[:, None] * h
+        d_cov_2 += h[:, None] * d_matmul_2_2  # of models.py:146
+        d_h -= d_gap * mean_2
+        d_mean_2 = d_mean - d_gap * h  # of models.py:145
+        d_q += d_cov_2
+        d_matmul = d_cov_2 @ a
+        d_a += d_cov_2.T @ matmul
+        d_cov = a.T @ d_matmul
+        d_a += d_matmul @ cov.T  # of models.py:144
         d_mean = a.T @ d_mean_2
-        d_a += d_mean_2[:, None] * means_2[t]  # of models.py:143
+        d_a += d_mean_2[:, None] * mean  # of models.py:143
     return loss, (d_a, d_h, d_q, d_r)

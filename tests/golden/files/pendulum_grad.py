@@ -61,14 +61,7 @@ def pendulum_vjp(y, stiffness, damping):
     """
     check_arguments(y, stiffness, damping)
     # forward
-    totals = []
-    sins = []
-    ys = [y]
-    totals_2 = []
-    sins_2 = []
-    totals_3 = []
-    sins_3 = []
-    sins_4 = []
+    turns = []
     for _ in range(1000):  # models.py:130
         sin = np.sin(y[0])
         k1 = np.array([y[1], -stiffness * sin - damping * y[1]])  # models.py:127
@@ -81,18 +74,11 @@ def pendulum_vjp(y, stiffness, damping):
         # models.py:127
         k3 = np.array([total_2[1], -stiffness * sin_3 - damping * total_2[1]])
         total_3 = y + 0.01 * k3  # models.py:133
-        sin_4 = np.sin(total_3[0])
+        sin_4 = np.sin(total_3[0])  # models.py:127
+        turns.append((y, sin, total, sin_2, total_2, sin_3, total_3, sin_4))
         # models.py:127
         k4 = np.array([total_3[1], -stiffness * sin_4 - damping * total_3[1]])
         y = y + 0.0016666666666666668 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)  # models.py:134
-        totals.append(total_3)
-        sins.append(sin_4)
-        totals_2.append(total_2)
-        sins_2.append(sin_3)
-        totals_3.append(total)
-        sins_3.append(sin_2)
-        sins_4.append(sin)
-        ys.append(y)  # models.py:126
     diff = 1.0 - np.cos(y[0])
     out = 0.5 * y[1] ** 2 + stiffness * diff  # models.py:135
 
@@ -102,41 +88,33 @@ def pendulum_vjp(y, stiffness, damping):
         d_y[0] = d_out * stiffness * np.sin(y[0])  # of models.py:135
         d_stiffness = d_out * diff
         d_damping = 0.0
-        for t in reversed(range(1000)):  # of models.py:130
-            total_3_2 = totals[t]
-            y_2 = ys[t]
-            total_2_2 = totals_2[t]
-            total_4 = totals_3[t]  # of models.py:126
+        # of models.py:130
+        for y_2, sin, total, sin_2, total_2, sin_3, total_3, sin_4 in reversed(turns):
             d_product = 0.0016666666666666668 * d_y
             d_k3 = 2.0 * d_product  # of models.py:134
-            d_minus = -d_product[1]
-            d_damping += d_minus * total_3_2[1]
-            d_stiffness -= d_product[1] * sins[t]  # of models.py:127
-            d_total_3_2 = np.zeros_like(y_2)
-            d_total_3_2[0] = d_product[1] * -stiffness * np.cos(total_3_2[0])
-            d_total_3_2[1] = d_product[0] + d_minus * damping  # of models.py:126
-            d_k3_2 = d_k3 + 0.01 * d_total_3_2  # of models.py:133
-            d_minus_2 = -d_k3_2[1]
-            d_damping += d_minus_2 * total_2_2[1]
-            d_stiffness -= d_k3_2[1] * sins_2[t]  # of models.py:127
-            d_total_2_2 = np.zeros_like(y_2)
-            d_total_2_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2_2[0])
-            d_total_2_2[1] = d_k3_2[0] + d_minus_2 * damping  # of models.py:126
-            d_k2 = d_k3 + 0.005 * d_total_2_2  # of models.py:132
-            d_minus_3 = -d_k2[1]
-            d_damping += d_minus_3 * total_4[1]
-            d_stiffness -= d_k2[1] * sins_3[t]  # of models.py:127
-            d_total_4 = np.zeros_like(y_2)
-            d_total_4[0] = d_k2[1] * -stiffness * np.cos(total_4[0])
-            d_total_4[1] = d_k2[0] + d_minus_3 * damping  # of models.py:126
-            d_y_2 = d_y + d_total_3_2 + d_total_2_2 + d_total_4
-            d_k1 = d_product + 0.005 * d_total_4  # of models.py:131
-            d_minus_4 = -d_k1[1]
-            d_damping += d_minus_4 * y_2[1]
-            d_stiffness -= d_k1[1] * sins_4[t]  # of models.py:127
-            d_y_2[0] += d_k1[1] * -stiffness * np.cos(y_2[0])
-            d_y_2[1] += d_k1[0] + d_minus_4 * damping
-            d_y = d_y_2  # of models.py:126
+            d_damping -= d_product[1] * total_3[1]
+            d_stiffness -= d_product[1] * sin_4  # of models.py:127
+            d_total_3 = np.zeros_like(y_2)
+            d_total_3[0] = d_product[1] * -stiffness * np.cos(total_3[0])
+            d_total_3[1] = d_product[0] - d_product[1] * damping  # of models.py:126
+            d_k3_2 = d_k3 + 0.01 * d_total_3  # of models.py:133
+            d_damping -= d_k3_2[1] * total_2[1]
+            d_stiffness -= d_k3_2[1] * sin_3  # of models.py:127
+            d_total_2 = np.zeros_like(y_2)
+            d_total_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2[0])
+            d_total_2[1] = d_k3_2[0] - d_k3_2[1] * damping  # of models.py:126
+            d_k2 = d_k3 + 0.005 * d_total_2  # of models.py:132
+            d_damping -= d_k2[1] * total[1]
+            d_stiffness -= d_k2[1] * sin_2  # of models.py:127
+            d_total = np.zeros_like(y_2)
+            d_total[0] = d_k2[1] * -stiffness * np.cos(total[0])
+            d_total[1] = d_k2[0] - d_k2[1] * damping  # of models.py:126
+            d_y = d_y + d_total_3 + d_total_2 + d_total
+            d_k1 = d_product + 0.005 * d_total  # of models.py:131
+            d_damping -= d_k1[1] * y_2[1]
+            d_stiffness -= d_k1[1] * sin  # of models.py:127
+            d_y[0] -= d_k1[1] * stiffness * np.cos(y_2[0])
+            d_y[1] += d_k1[0] - d_k1[1] * damping  # of models.py:126
         return d_y, d_stiffness, d_damping
 
     return out, pullback
@@ -148,14 +126,7 @@ def pendulum_value_and_grad(y, stiffness, damping):
     """
     check_arguments(y, stiffness, damping)
     # forward
-    totals = []
-    sins = []
-    ys = [y]
-    totals_2 = []
-    sins_2 = []
-    totals_3 = []
-    sins_3 = []
-    sins_4 = []
+    turns = []
     for _ in range(1000):  # models.py:130
         sin = np.sin(y[0])
         k1 = np.array([y[1], -stiffness * sin - damping * y[1]])  # models.py:127
@@ -168,59 +139,43 @@ def pendulum_value_and_grad(y, stiffness, damping):
         # models.py:127
         k3 = np.array([total_2[1], -stiffness * sin_3 - damping * total_2[1]])
         total_3 = y + 0.01 * k3  # models.py:133
-        sin_4 = np.sin(total_3[0])
+        sin_4 = np.sin(total_3[0])  # models.py:127
+        turns.append((y, sin, total, sin_2, total_2, sin_3, total_3, sin_4))
         # models.py:127
         k4 = np.array([total_3[1], -stiffness * sin_4 - damping * total_3[1]])
         y = y + 0.0016666666666666668 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)  # models.py:134
-        totals.append(total_3)
-        sins.append(sin_4)
-        totals_2.append(total_2)
-        sins_2.append(sin_3)
-        totals_3.append(total)
-        sins_3.append(sin_2)
-        sins_4.append(sin)
-        ys.append(y)  # models.py:126
-    diff = 1.0 - np.cos(y[0])
-    out = 0.5 * y[1] ** 2 + stiffness * diff  # models.py:135
+    d_stiffness = 1.0 - np.cos(y[0])
+    out = 0.5 * y[1] ** 2 + stiffness * d_stiffness  # models.py:135
     # backward
     d_y = np.zeros_like(y)
     d_y[1] = y[1]
     d_y[0] = stiffness * np.sin(y[0])  # of models.py:135
-    d_stiffness = diff
     d_damping = 0.0
-    for t in reversed(range(1000)):  # of models.py:130
-        total_3_2 = totals[t]
-        y_2 = ys[t]
-        total_2_2 = totals_2[t]
-        total_4 = totals_3[t]  # of models.py:126
+    # of models.py:130
+    for y, sin, total, sin_2, total_2, sin_3, total_3, sin_4 in reversed(turns):
         d_product = 0.0016666666666666668 * d_y
         d_k3 = 2.0 * d_product  # of models.py:134
-        d_minus = -d_product[1]
-        d_damping += d_minus * total_3_2[1]
-        d_stiffness -= d_product[1] * sins[t]  # of models.py:127
-        d_total_3_2 = np.zeros_like(y_2)
-        d_total_3_2[0] = d_product[1] * -stiffness * np.cos(total_3_2[0])
-        d_total_3_2[1] = d_product[0] + d_minus * damping  # of models.py:126
-        d_k3_2 = d_k3 + 0.01 * d_total_3_2  # of models.py:133
-        d_minus_2 = -d_k3_2[1]
-        d_damping += d_minus_2 * total_2_2[1]
-        d_stiffness -= d_k3_2[1] * sins_2[t]  # of models.py:127
-        d_total_2_2 = np.zeros_like(y_2)
-        d_total_2_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2_2[0])
-        d_total_2_2[1] = d_k3_2[0] + d_minus_2 * damping  # of models.py:126
-        d_k2 = d_k3 + 0.005 * d_total_2_2  # of models.py:132
-        d_minus_3 = -d_k2[1]
-        d_damping += d_minus_3 * total_4[1]
-        d_stiffness -= d_k2[1] * sins_3[t]  # of models.py:127
-        d_total_4 = np.zeros_like(y_2)
-        d_total_4[0] = d_k2[1] * -stiffness * np.cos(total_4[0])
-        d_total_4[1] = d_k2[0] + d_minus_3 * damping  # of models.py:126
-        d_y_2 = d_y + d_total_3_2 + d_total_2_2 + d_total_4
-        d_k1 = d_product + 0.005 * d_total_4  # of models.py:131
-        d_minus_4 = -d_k1[1]
-        d_damping += d_minus_4 * y_2[1]
-        d_stiffness -= d_k1[1] * sins_4[t]  # of models.py:127
-        d_y_2[0] += d_k1[1] * -stiffness * np.cos(y_2[0])
-        d_y_2[1] += d_k1[0] + d_minus_4 * damping
-        d_y = d_y_2  # of models.py:126
+        d_damping -= d_product[1] * total_3[1]
+        d_stiffness -= d_product[1] * sin_4  # of models.py:127
+        d_total_3 = np.zeros_like(y)
+        d_total_3[0] = d_product[1] * -stiffness * np.cos(total_3[0])
+        d_total_3[1] = d_product[0] - d_product[1] * damping  # of models.py:126
+        d_k3_2 = d_k3 + 0.01 * d_total_3  # of models.py:133
+        d_damping -= d_k3_2[1] * total_2[1]
+        d_stiffness -= d_k3_2[1] * sin_3  # of models.py:127
+        d_total_2 = np.zeros_like(y)
+        d_total_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2[0])
+        d_total_2[1] = d_k3_2[0] - d_k3_2[1] * damping  # of models.py:126
+        d_k2 = d_k3 + 0.005 * d_total_2  # of models.py:132
+        d_damping -= d_k2[1] * total[1]
+        d_stiffness -= d_k2[1] * sin_2  # of models.py:127
+        d_total = np.zeros_like(y)
+        d_total[0] = d_k2[1] * -stiffness * np.cos(total[0])
+        d_total[1] = d_k2[0] - d_k2[1] * damping  # of models.py:126
+        d_y = d_y + d_total_3 + d_total_2 + d_total
+        d_k1 = d_product + 0.005 * d_total  # of models.py:131
+        d_damping -= d_k1[1] * y[1]
+        d_stiffness -= d_k1[1] * sin  # of models.py:127
+        d_y[0] -= d_k1[1] * stiffness * np.cos(y[0])
+        d_y[1] += d_k1[0] - d_k1[1] * damping  # of models.py:126
     return out, (d_y, d_stiffness, d_damping)

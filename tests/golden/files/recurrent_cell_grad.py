@@ -75,8 +75,8 @@ def recurrent_cell_vjp(params, inputs, target):
         d_w = np.zeros_like(params["w"])
         d_b = np.zeros_like(params["b"])
         for t in reversed(range(5)):  # of models.py:51
-            state_2 = states[t + 1]
-            d_product = d_state * (1.0 - state_2 * state_2)
+            state = states[t + 1]
+            d_product = d_state * (1.0 - state * state)
             d_b += d_product.sum(axis=0)
             d_state = d_product @ params["w"].T
             d_w += states[t].T @ d_product
@@ -105,8 +105,8 @@ def recurrent_cell_value_and_grad(params, inputs, target):
     d_w = np.zeros_like(params["w"])
     d_b = np.zeros_like(params["b"])
     for t in reversed(range(5)):  # of models.py:51
-        state_2 = states[t + 1]
-        d_product = d_state * (1.0 - state_2 * state_2)
+        state = states[t + 1]
+        d_product = d_state * (1.0 - state * state)
         d_b += d_product.sum(axis=0)
         d_state = d_product @ params["w"].T
         d_w += states[t].T @ d_product

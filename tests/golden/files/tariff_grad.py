@@ -38,13 +38,13 @@ def tariff_vjp(use, price):
             d_cost = 0.2 * d_rebate  # of models.py:97
         else:
             d_cost = 0.0  # of models.py:96
-        d_cost_2 = d_out + d_cost  # of models.py:96
+        d_cost = d_out + d_cost  # of models.py:96
         if use > 100.0:  # of models.py:94
-            d_use = 0.2 * d_cost_2 * (use - 100.0)  # of models.py:95
+            d_use = 0.2 * d_cost * (use - 100.0)  # of models.py:95
         else:
             d_use = 0.0  # of models.py:94
-        d_price = d_cost_2 * use
-        d_use += d_cost_2 * price  # of models.py:93
+        d_price = d_cost * use
+        d_use += d_cost * price  # of models.py:93
         return d_use, d_price
 
     return out, pullback
@@ -68,11 +68,11 @@ def tariff_value_and_grad(use, price):
         d_cost = 0.2 * -1.0  # of models.py:97
     else:
         d_cost = 0.0  # of models.py:96
-    d_cost_2 = 1.0 + d_cost  # of models.py:96
+    d_cost = 1.0 + d_cost  # of models.py:96
     if use > 100.0:  # of models.py:94
-        d_use = 0.2 * d_cost_2 * (use - 100.0)  # of models.py:95
+        d_use = 0.2 * d_cost * (use - 100.0)  # of models.py:95
     else:
         d_use = 0.0  # of models.py:94
-    d_price = d_cost_2 * use
-    d_use += d_cost_2 * price  # of models.py:93
+    d_price = d_cost * use
+    d_use += d_cost * price  # of models.py:93
     return out, (d_use, d_price)

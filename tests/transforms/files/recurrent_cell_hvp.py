@@ -25,10 +25,10 @@ def recurrent_cell_hvp(params, inputs, target, t_params):
     t_d_w = np.zeros_like(params["w"])
     t_d_b = np.zeros_like(params["b"])
     for t in reversed(range(5)):  # of models.py:51
-        state_2 = states[t + 1]
-        d_diff = 1.0 - state_2 * state_2
+        state = states[t + 1]
+        d_diff = 1.0 - state * state
         d_product = d_state * d_diff
-        t_d_product = t_d_state * d_diff - 2.0 * t_states[t + 1] * state_2 * d_state
+        t_d_product = t_d_state * d_diff - 2.0 * t_states[t + 1] * state * d_state
         t_d_b += t_d_product.sum(axis=0)
         d_state = d_product @ params["w"].T
         t_d_state = t_d_product @ params["w"].T + d_product @ t_params["w"].T
