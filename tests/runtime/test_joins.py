@@ -736,8 +736,8 @@ def test_printing_warns_once(capsys) -> None:
     def f(x):
         print(x)
         y = x * 2.0
-        text = f"{y}"
-        return y if x > 0 else x + 0.0 * len(text)
+        print(f"{y} of {x:.2f}")
+        return y if x > 0 else x + 0.0
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,6 +1,7 @@
 """Traced numbers and sizes as keys of dicts and sets, and in texts that are keys."""
 
 import functools
+import io
 from collections import Counter
 
 import numpy as np
@@ -14,6 +15,7 @@ LONG = np.array([0.5, -1.2, 2.0, 0.3])
 TABLE = {1: 2.0, 2: 4.0, 3: 6.0}
 SHAPES = {(3,): 4.0, "(3,)": 5.0, "3": 6.0, "4": 7.0}
 LAYERS = {"layer1": 2.0, "layer2": 5.0, "layer03": 7.0}
+TEXTS = {"1.7": 2.0, "1.5": 3.0, "2.0": 4.0, "a = 1.7": 5.0, "a = 2.0": 6.0, "nan": 7.0}
 LABELS = np.array([0, 1, 0])
 NAN = float("nan")
 
@@ -40,6 +42,18 @@ def in_arms(x, n):
         else:
             total = total - value * TABLE.get(int(value), 3.0)
     return total
+
+
+def in_an_arm(x, a):
+    key = f"a = {a}" if a > 1.6 else "1.7"
+    return np.sum(x) * TEXTS.get(key, 1.0)
+
+
+def printed(x, a):
+    """What is looked up for a print is of each call, too."""
+    print(TEXTS.get(f"{a}", 1.0), file=io.StringIO())
+    rate = TEXTS.get(f"{a}", 1.0)
+    return np.sum(x) * rate
 
 
 def own_number(x):
@@ -91,6 +105,13 @@ TIES = [(X,), (np.array([1.0, 1.0, 2.0]),), (X,)]
         (lambda x: np.sum(x) * SHAPES.get(f"{x.size}", 1.0), SIZES),
         (lambda x: np.sum(x) * SHAPES.get(str(x.shape), 1.0), SIZES),
         (lambda x: np.sum(x) * (2.0 if str(x[0] > 0) == "True" else 3.0), SIGNS),
+        (lambda x, a: np.sum(x) * TEXTS.get(str(a), 1.0), FLOATS),
+        (lambda x, a: np.sum(x) * TEXTS.get(f"{a:.1f}", 1.0), FLOATS),
+        (lambda x, a: np.sum(x) * TEXTS.get("a = {}".format(a), 1.0), FLOATS),  # noqa: UP032
+        (lambda x, a: np.sum(x) * len(f"{a}"), FLOATS),
+        (lambda x, a: np.sum(x) * len(f"{a * x / x}"), FLOATS),
+        (in_an_arm, FLOATS),
+        (printed, FLOATS),
     ],
 )
 def test_each_call_finds_its_own(f, calls) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracegrad.errors import ConversionError
 from tracegrad.ir.location import Location
+from tracegrad.ops.define import METHODS
+from tracegrad.ops.record import Ref
 from tracegrad.trace.boundary import session_of
 from tracegrad.trace.buffers import DEPTH, Handle, current
+from tracegrad.trace.deciding import only_said
 from tracegrad.trace.identity import is_python_truth
 from tracegrad.trace.session import ACTIVE, Session
 
@@ -78,6 +83,33 @@ def in_text(x: Handle) -> Any:
     return t.dtype.type(number)
 
 
+_LONG = 100  # elements of an array whose text is asked for
+
+
+def _kept(x: Handle, session: Session) -> Any:
+    """The data of which a text is made that may be a key, guarded by `==`.
+
+    None for a text that is only said, and in a body, which has no values.
+    """
+    place = session.place()
+    known = session.values is not None and not DEPTH.bodies
+    if not known or place is None or only_said(place):
+        return None
+    t, value = x.value.type, current(x)
+    if not t.shape:
+        number = session.demand.settled(value, conversion(x, "a text"))
+        return number if t.weak else t.dtype.type(number)
+    data = session.demand.value(value)
+    if np.size(data) > _LONG:
+        return None
+    ref = Ref(value, session.builder)
+    same, unknown = ref == data, data != data
+    if np.any(unknown):
+        same = same | (unknown & (ref != ref))
+    session.demand.decide(METHODS["all"](same).value, bool)
+    return data
+
+
 def shown_of(x: Handle) -> Any:
     """What to print of a proxy: its value in the call, if there is one."""
     session: Session = x.builder.session  # type: ignore[attr-defined]
@@ -86,6 +118,8 @@ def shown_of(x: Handle) -> Any:
     if session.is_concrete(current(x)):
         return data_of(x)
     number = in_text(x)
+    if number is None:
+        number = _kept(x, session)
     if number is not None:
         return number
     return session.demand.shown(current(x), name_of(x))

@@ -12,9 +12,11 @@ import ast
 import dis
 import linecache
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from tracegrad.ir.location import Location
 from tracegrad.trace.effects import own
 
 # Builtins that make plain values of what they are given.
@@ -113,8 +115,82 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield target, value
 
 
+# --------------------------------------------------------------- texts that decide
+_SAYING = frozenset(
+    ["print", "warn", "write", "append", "debug", "info", "warning", "error", "log"]
+    + ["exception", "critical"]
+)
+
+
+class Said:
+    """The spans of a file whose texts are for people: prints, logs and errors."""
+
+    __slots__ = ("asked", "statements")
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.statements: list[Span] = []
+        self.asked: list[Span] = []
+        for node in ast.walk(tree):
+            match node:
+                case (
+                    ast.Expr(value=ast.Call(func=ast.Name(id=name)))
+                    | ast.Expr(value=ast.Call(func=ast.Attribute(attr=name)))
+                ) if name in _SAYING:
+                    self._say(node)
+                case ast.Raise():
+                    self._say(node)
+                case ast.Assert(msg=ast.expr() as text):
+                    self._say(text)
+
+    def _say(self, node: ast.AST) -> None:
+        self.statements.append(_span(node))
+        for part in ast.walk(node):
+            if isinstance(part, ast.Subscript):
+                self.asked.append(_span(part.slice))
+            elif isinstance(part, ast.Compare) or _looks_up(part):
+                self.asked.append(_span(part))
+
+    def holds(self, place: Location) -> bool:
+        """Whether what is made at a place of the user's is only said."""
+        start, end = (place.line, place.column), (place.end_line, place.end_column)
+
+        def inside(spans: list[Span]) -> bool:
+            return any(first <= start and end <= last for first, last in spans)
+
+        return inside(self.statements) and not inside(self.asked)
+
+
+def _looks_up(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="get" | "setdefault" | "pop")):
+            return True
+    return False
+
+
+Span = tuple[tuple[int, int], tuple[int, int]]
+
+
+def _span(node: Any) -> Span:
+    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+
+
+def only_said(place: Location) -> bool:
+    """Whether a text that is made at a place is printed, logged or an error's."""
+    functions_in(place.filename, None)
+    return _FILES[place.filename].said.holds(place)
+
+
 # ------------------------------------------------------------------ one look per file
-_FILES: dict[str, tuple[list[str], dict[int, list[ast.AST]], list[str], bool]] = {}
+@dataclass(frozen=True, slots=True)
+class _File:
+    lines: list[str]
+    functions: dict[int, list[ast.AST]]
+    imports: list[str]
+    only_calls_type: bool
+    said: Said
+
+
+_FILES: dict[str, _File] = {}
 _FOUND: dict[int, tuple[CodeType, Deciding]] = {}
 _MAX_CODES = 20_000
 
@@ -137,8 +213,8 @@ def functions_in(
     """The functions of a file by their first lines, decorators included."""
     lines = linecache.getlines(filename, module_globals)
     cached = _FILES.get(filename)
-    if cached is not None and (cached[0] is lines or cached[0] == lines):
-        return cached[1]
+    if cached is not None and (cached.lines is lines or cached.lines == lines):
+        return cached.functions
     functions: dict[int, list[ast.AST]] = {}
     try:
         tree = ast.parse("".join(lines))
@@ -156,14 +232,15 @@ def functions_in(
         for alias in node.names
         if alias.name != "*"
     ]
-    _FILES[filename] = (lines, functions, imports, bool(lines) and _calls_type(tree))
+    calls_type = bool(lines) and _calls_type(tree)
+    _FILES[filename] = _File(lines, functions, imports, calls_type, Said(tree))
     return functions
 
 
 def imports_in(filename: str, module_globals: dict[str, Any] | None) -> list[str]:
     """The names that a file imports at its top level."""
     functions_in(filename, module_globals)
-    return _FILES[filename][2]
+    return _FILES[filename].imports
 
 
 def only_calls_type(filename: str, module_globals: dict[str, Any] | None) -> bool:
@@ -172,7 +249,7 @@ def only_calls_type(filename: str, module_globals: dict[str, Any] | None) -> boo
     That is in calls, and where `isinstance` and `issubclass` look for classes.
     """
     functions_in(filename, module_globals)
-    return _FILES[filename][3]
+    return _FILES[filename].only_calls_type
 
 
 def _calls_type(tree: ast.AST) -> bool:
