@@ -28,7 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.trace.deciding import deciding_in, identities, only_calls_type
+from tracegrad.trace.deciding import (
+    counted_in,
+    deciding_in,
+    identities,
+    only_calls_type,
+)
 from tracegrad.trace.frames import is_users
 from tracegrad.trace.interpose import CACHED, original_of
 
@@ -160,6 +165,10 @@ class Captures:
             if read.name in directly or read.name in through:
                 for x in _arrays_in(read.value):
                     yield x, read.name in directly
+
+    def counted(self) -> set[str]:
+        """The names of containers whose whole content reachable code asks for."""
+        return set().union(*[counted_in(c, s) for c, s in self._codes.values()])
 
     def only_called(self, name: str) -> bool:
         """Whether a builtin is named in reachable code, and nothing but called there.

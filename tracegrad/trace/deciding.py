@@ -174,6 +174,43 @@ def _span(node: Any) -> Span:
     return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
 
 
+_COUNTING = frozenset(
+    ["all", "any", "enumerate", "len", "list", "max", "min", "reversed", "sorted"]
+    + ["sum", "tuple", "zip"]
+)
+
+
+def counted_in(code: CodeType, module_globals: dict[str, Any] | None) -> set[str]:
+    """The names of containers whose whole content a function asks for.
+
+    `len(log)`, `sum(log)`, `for x in log` and `np.mean(log)`, but not `log[-1]`, which
+    is what was put there last.
+    """
+    found: set[str] = set()
+    functions = functions_in(code.co_filename, module_globals)
+    for node in functions.get(code.co_firstlineno, []):
+        for part in ast.walk(node):
+            for asked in _counted(part):
+                if isinstance(asked, ast.Name):
+                    found.add(asked.id)
+                elif isinstance(asked, ast.Attribute):
+                    found.add(asked.attr)
+    return found
+
+
+def _counted(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _COUNTING:
+            yield from arguments
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy"))):
+            yield from node.args
+        case ast.For(iter=value) | ast.comprehension(iter=value):
+            yield value
+        case ast.Subscript(value=value, slice=index, ctx=ast.Load()):
+            if not isinstance(index, ast.UnaryOp | ast.Name):
+                yield value
+
+
 def only_said(place: Location) -> bool:
     """Whether a text that is made at a place is printed, logged or an error's."""
     functions_in(place.filename, None)

@@ -7,10 +7,14 @@ of a global number leave no node in the graph.
 from __future__ import annotations
 
 import collections
+import itertools
+import operator
 import pickle
 import random
 import sys
+import warnings
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -68,6 +72,11 @@ class Watch:
             for read in list(captures.reads.values())
             if isinstance(read.value, CONTAINERS)
         ]
+        self.iterators = [
+            (read.name, read.value, _position(read.value))
+            for read in list(captures.reads.values())
+            if _is_iterator(read.value)
+        ]
         self.arrays = [
             (name, x, digest(x)) for name, x in list(captures.arrays.values())
         ]
@@ -78,7 +87,8 @@ class Watch:
         Raises:
             RandomStateError: if a random number was drawn.
             MutationError: if an argument, an array or a global changed, or a
-                container other than by growing.
+                container other than by growing; if one grew that is counted; if an
+                iterator gave something.
         """
         for key, state in _states(self.captures).items():
             if key in self.states and state != self.states[key]:
@@ -98,6 +108,13 @@ class Watch:
                 self._mutated(f"an argument (a {type(x).__name__})")
         changed = changed_reads(self.captures)[1]
         changed += [read for read, before in self.held if _lost(read.value, before)]
+        grown = [read for read, before in self.held if _grew(read.value, before)]
+        if grown and not changed:
+            counted = self.captures.counted()
+            changed = [read for read in grown if read.name in counted]
+        for name, iterator, before in self.iterators:
+            if _position(iterator) != before:
+                self._mutated(f"the iterator {name}")
         if changed:
             read = changed[0]
             kind = {"cell": "closure variable"}.get(read.kind, read.kind)
@@ -111,6 +128,51 @@ class Watch:
             at=self.at,
             fix="return the new value instead",
         )
+
+
+def _grew(value: Any, before: Any) -> bool:
+    """Whether a list or the like has got more parts; a dict may be a cache."""
+    growing = list | set | collections.deque
+    return isinstance(value, growing) and len(value) > len(before)
+
+
+def _is_iterator(x: Any) -> bool:
+    return hasattr(type(x), "__next__") and hasattr(type(x), "__iter__")
+
+
+def _position(iterator: Any) -> Any:
+    """What changes when an iterator gives something, as far as it can be seen."""
+    frame = getattr(iterator, "gi_frame", None)
+    if isinstance(iterator, GeneratorType):
+        if frame is None:
+            return None
+        names = {name: _seen(x) for name, x in frame.f_locals.items()}
+        return frame.f_lasti, names
+    return _seen(iterator)
+
+
+def _seen(x: Any, depth: int = 4) -> Any:
+    """The state of an iterator of Python's own; what else there is by identity."""
+    if type(x) in SCALARS:
+        return x
+    if isinstance(x, tuple):
+        return tuple([_seen(part, depth) for part in x])
+    if not depth or not _is_iterator(x):
+        return id(x)
+    if type(x).__module__ not in ("builtins", "itertools"):
+        return id(x)
+    left = operator.length_hint(x, -1)
+    if left >= 0:
+        return id(x), left
+    if isinstance(x, itertools.count):
+        return repr(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            parts = x.__reduce__()[1:]
+        except TypeError:
+            return id(x)
+    return _seen(parts, depth - 1)
 
 
 def _lost(value: Any, before: Any) -> bool:
