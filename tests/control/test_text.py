@@ -70,9 +70,9 @@ def test_while() -> None:
 def test_the_page_in_docs_is_true() -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "control_flow.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    function, printed, cell = blocks
+    function, printed, cell, misfit, fitted = blocks
     space = {"np": np, "tg": tg, "__name__": "page"}
-    for k, text in enumerate((function, cell)):
+    for k, text in enumerate((function, cell, misfit)):
         name = f"<page {k}>"
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         exec(compile(text, name, "exec"), space)
@@ -85,6 +85,8 @@ def test_the_page_in_docs_is_true() -> None:
         np.testing.assert_allclose(found, (ahead - behind) / 2e-6, rtol=1e-6)
     args = np.ones(2), np.eye(2), np.ones((50, 2))
     assert str(tg.grad(space["cell"]).source(*args)).count("    for ") == 2
+    gradient = tg.grad(space["misfit"])
+    assert body(gradient.source(0.5, x, np.ones((200, 4)))) == body(f"\n{fitted}")
 
 
 def test_deep_nests_are_written_in_no_time() -> None:

@@ -32,6 +32,7 @@ from tracegrad.ops import (  # noqa: F401
     join,
     least_squares,
     linalg,
+    listed,
     matrix_functions,
     multivariate,
     nan,

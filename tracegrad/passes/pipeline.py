@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tracegrad.ir.graph import Graph, Value
+from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.verify import enabled, verify
 from tracegrad.passes import (  # noqa: F401 - some register rules
     identity,
@@ -17,7 +17,12 @@ from tracegrad.passes.around import read_around_stores
 from tracegrad.passes.calls import open_calls, tidy_calls
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
-from tracegrad.passes.regions import passed_through, prune, shared_stacks
+from tracegrad.passes.regions import (
+    listed_once,
+    passed_through,
+    prune,
+    shared_stacks,
+)
 from tracegrad.passes.share import share_exponentials
 from tracegrad.passes.spectrum import keep_apart, share_decompositions
 from tracegrad.passes.weaken import weaken
@@ -58,6 +63,10 @@ def _regions(graph: Graph, optimize: str) -> Graph:
     live = set(graph.reads())
     nodes = []
     known: dict[Value, Value] = {}
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for v in node.inputs:
+            readers.setdefault(v, []).append(node)
     for node in graph.nodes:
         if any(v in known for v in node.inputs):
             node = node.with_inputs(tuple([known.get(v, v) for v in node.inputs]))
@@ -67,8 +76,11 @@ def _regions(graph: Graph, optimize: str) -> Graph:
             passed = passed_through(node) | shared_stacks(node)
             known.update(passed)
             read = (live - passed.keys()) | set(passed.values())
-            node = prune(node, read, remove_dead_code)
-        nodes.append(node)
+            rest = listed_once(node, readers, graph.results)
+            read = read.difference([n.out for n in rest])
+            nodes += [prune(node, read, remove_dead_code), *rest]
+        else:
+            nodes.append(node)
     return graph.with_nodes(nodes, [known.get(v, v) for v in graph.results])
 
 

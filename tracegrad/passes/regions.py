@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
 from tracegrad.ir.graph import Const, Graph, Node, Value
+from tracegrad.ir.index import Slice
 from tracegrad.ir.region import constant_key
-from tracegrad.ops.control import RESULT, Loop, cond, is_loop
+from tracegrad.ops.control import RESULT, Loop, cond, for_loop, is_loop
+from tracegrad.ops.index import getitem
 from tracegrad.ops.solvers import is_solver
 
 Clean = Callable[[Graph], Graph]
@@ -194,3 +196,34 @@ def shared_stacks(node: Node) -> dict[Value, Value]:
             if kept is not v:
                 same[v] = kept
     return same
+
+
+def listed_once(
+    node: Node, readers: Mapping[Value, list[Node]], results: Container[Value]
+) -> list[Node]:
+    """Reads of saved stacks that another one holds behind its first value.
+
+    The list of all values of a carry, `[u]` and what every turn makes of it, has the
+    list of what every turn makes as its rest: `us[1:]`.  A loop that reads it turn by
+    turn has a list of its own, which is not copied.
+
+    Args:
+        node: any node; there are none unless it is a loop.
+        readers: the nodes that read each value.
+        results: of the graph.
+    """
+    if node.op is not for_loop or node.attrs["reverse"]:
+        return []
+    loop = Loop.of(node)
+    saved = loop.stacks()[node.attrs["stacked"] :]
+    whole = {loop.nexts[kind]: v for v, kind, _ in saved if kind != RESULT}
+    made = []
+    for v, kind, result in saved:
+        if kind != RESULT or result not in whole or v in results:
+            continue
+        if loop.nexts.count(result) > 1 or any(n.regions for n in readers.get(v, ())):
+            continue
+        v.hint, v.user = None, False
+        rest = {"index": (Slice(1),), "counts": ()}
+        made.append(Node(getitem, (whole[result],), (v,), rest, node.at, node.phase))
+    return made

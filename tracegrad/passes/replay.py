@@ -19,8 +19,10 @@ from tracegrad.ir.index import ARRAY
 from tracegrad.ir.region import constant_key, structure
 from tracegrad.ir.verify import InvalidGraph
 from tracegrad.ops.control import RESULT, Loop, for_loop
+from tracegrad.ops.create import full, zeros
 from tracegrad.ops.elementwise import add, multiply, subtract
 from tracegrad.ops.index import getitem
+from tracegrad.passes.segments import ARITHMETIC
 
 _COUNTED = {add: int.__add__, subtract: int.__sub__, multiply: int.__mul__}
 
@@ -55,6 +57,9 @@ class _Numbers:
         self.known: dict[Any, int] = {}
         self.ints: dict[int, int] = {}
         self.stacks: dict[int, list[int]] = {}
+        self.ends: dict[tuple[int, int], int] = {}
+        self.values: dict[int, complex] = {}
+        self.filled: dict[int, int] = {}
         self.own = {id(r) for node in nodes for r in node.regions}
         self.arrays = {
             id(v.value)
@@ -69,7 +74,11 @@ class _Numbers:
 
     def constant(self, v: Const) -> int:
         """The number of a constant."""
+        if isinstance(v.value, np.generic):
+            v = Const(v.value.item())  # the types of results tell them apart
         number = self.of(("constant", constant_key(v)))
+        if type(v.value) in (int, float, complex):
+            self.values[number] = v.value
         if type(v.value) is int:
             self.ints[number] = v.value
         elif isinstance(v.value, np.ndarray) and id(v.value) not in self.arrays:
@@ -91,6 +100,8 @@ class _Numbers:
                 made = self._turns(node, inputs)
             else:
                 made = self._node(node, inputs)
+                if node.op is for_loop:
+                    self._note_ends(node, made)
             env.update(zip(node.outputs, made, strict=True))
 
     def _node(self, node: Node, inputs: list[int]) -> list[int]:
@@ -102,13 +113,40 @@ class _Numbers:
         index = attrs.get("index")
         if type(index) is tuple:
             attrs["index"], inputs = self._static(index, inputs)
+            if node.op is getitem and len(inputs) == 1 and len(attrs["index"]) == 1:
+                end = self.ends.get((inputs[0], attrs["index"][0]))
+                if end is not None:
+                    return [end]
             stack = self.stacks.get(inputs[0]) if node.op is getitem else None
             if stack is not None and len(inputs) == 1:
                 return [stack[attrs["index"][0]]]
+        if node.op in ARITHMETIC and node.out.type.kind in "fc":
+            inputs = [self._as_number(n) for n in inputs]
         regions = tuple([structure(r) for r in node.regions])
         types = tuple([(v.type.shape, v.type.dtype) for v in node.outputs])
         key = node.op.name, tuple(inputs), tuple(attrs.items()), types, regions
-        return [self.of((key, k)) for k in range(len(node.outputs))]
+        numbers = [self.of((key, k)) for k in range(len(node.outputs))]
+        if node.op in (zeros, full):
+            self.filled[numbers[0]] = inputs[0] if inputs else self.constant(Const(0.0))
+        return numbers
+
+    def _as_number(self, number: int) -> int:
+        """What arithmetic makes of a number, or of an array that is filled with it."""
+        number = self.filled.get(number, number)
+        value = self.values.get(number)
+        if value is None:
+            return number
+        return self.constant(Const(complex(value) if value.imag else float(value.real)))
+
+    def _note_ends(self, node: Node, made: list[int]) -> None:
+        """The last value of a carry is the last one in the stack of its values."""
+        loop = Loop.of(node)
+        for position, (v, kind, result) in enumerate(loop.stacks(), loop.carried):
+            if kind == RESULT and type(v.type.shape[0]) is int:
+                for k, after in enumerate(loop.nexts):
+                    if after is result:
+                        at = 0 if node.attrs["reverse"] else v.type.shape[0] - 1
+                        self.ends[made[position], at] = made[k]
 
     def _static(self, index: tuple, inputs: list[int]) -> tuple[tuple, list[int]]:
         """A subscript with the counters in it as ints."""
