@@ -470,3 +470,116 @@ def test_what_an_integrand_reads_without_a_slope_leaves_the_others_theirs():
     found = tg.grad(f, argnums=(0, 1))(2.0, 0.7)
     of_d = slope(lambda d: (1.0 - np.exp(-d)) / d, 0.7)
     np.testing.assert_allclose(found, (0.0, of_d), atol=1e-9)
+
+
+# -------------------------------------------------------------------------- minima
+WEIGHTS = np.array([1.0, 2.0, -0.5])
+
+
+def objective(r, p):
+    return np.sum((r - p) ** 2) + 0.1 * np.sum(r**4) + 0.3 * r[0] * r[1] * p[2]
+
+
+def slope_of_objective(r, p):
+    cross = 0.3 * p[2] * np.array([r[1], r[0], 0.0])
+    return 2.0 * (r - p) + 0.4 * r**3 + cross
+
+
+def by_minimize(p):
+    return optimize.minimize(lambda r: objective(r, p), np.ones(3), tol=1e-12).x
+
+
+def by_minimize_with_slope(p):
+    return optimize.minimize(
+        objective,
+        np.ones(3),
+        args=(p,),
+        jac=slope_of_objective,
+        method="L-BFGS-B",
+        options={"gtol": 1e-13, "ftol": 1e-16},
+    ).x
+
+
+def by_root_of_slope(p):
+    return optimize.root(slope_of_objective, np.ones(3), args=(p,), tol=1e-13).x
+
+
+@pytest.mark.parametrize("solve", [by_minimize, by_minimize_with_slope])
+def test_a_minimum_is_a_root_of_the_slope(solve):
+    p = np.array([0.5, 1.2, -0.3])
+    weighed = lambda f: lambda p: np.sum(f(p) ** 2 * WEIGHTS)
+    f, reference = weighed(solve), weighed(by_root_of_slope)
+    np.testing.assert_array_equal(tg.compile(solve)(p), solve(p))
+    # As exact as SciPy finds the minimum, from differences in the first case.
+    np.testing.assert_allclose(tg.grad(f)(p), tg.grad(reference)(p), rtol=1e-5)
+    pushed = tg.jvp(f, (p,), (WEIGHTS,))[1]
+    np.testing.assert_allclose(pushed, tg.grad(f)(p) @ WEIGHTS, rtol=1e-10)
+    made, want = tg.hessian(f)(p), tg.hessian(reference)(p)
+    np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
+
+
+def test_the_least_value():
+    p = np.array([0.5, 1.2, -0.3])
+    least = lambda p: optimize.minimize(objective, np.ones(3), (p,), tol=1e-12).fun
+    at_root = lambda p: objective(by_root_of_slope(p), p)
+    np.testing.assert_allclose(tg.compile(least)(p), least(p))
+    np.testing.assert_allclose(tg.grad(least)(p), tg.grad(at_root)(p), rtol=1e-5)
+
+
+def test_the_minimum_of_a_function_of_one_number():
+    f = lambda p: optimize.minimize_scalar(lambda r: (r - p) ** 2 + 0.1 * r**4).x
+    x = f(0.7)
+    np.testing.assert_allclose(tg.grad(f)(0.7), 2.0 / (2.0 + 1.2 * x**2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("jac", [True, False])
+def test_least_squares(jac):
+    t = np.linspace(0.0, 1.0, 6)
+    y = np.exp(-0.7 * t) + 0.1 * np.cos(5.0 * t)  # no exact fit
+    slopes = lambda k: np.stack([np.exp(-k[1] * t), -k[0] * t * np.exp(-k[1] * t)], 1)
+    residuals = lambda k, y: k[0] * np.exp(-k[1] * t) - y
+
+    def fitted(y):
+        given = {"jac": lambda k, y: slopes(k)} if jac else {}
+        return optimize.least_squares(
+            residuals,
+            [1.0, 1.0],
+            args=(y,),
+            xtol=1e-15,
+            ftol=1e-15,
+            gtol=1e-15,
+            **given,
+        ).x
+
+    def by_root(y):
+        normal = lambda k: slopes(k).T @ residuals(k, y)
+        return optimize.root(normal, np.ones(2), tol=1e-14).x
+
+    made, want = tg.jacobian(fitted)(y), tg.jacobian(by_root)(y)
+    np.testing.assert_allclose(made, want, rtol=1e-5)
+
+
+MINIMA = {
+    "bounds=": lambda p: optimize.minimize(
+        lambda r: (r[0] - p) ** 2, [0.0], bounds=[(0.0, 1.0)]
+    ).x[0],
+    "constraints=": lambda p: optimize.minimize(
+        lambda r: (r[0] - p) ** 2,
+        [0.0],
+        constraints={"type": "eq", "fun": lambda r: r[0] - 1.0},
+    ).x[0],
+    "loss=": lambda p: optimize.least_squares(lambda r: r - p, [0.0], loss="huber").x[
+        0
+    ],
+    "return one number": lambda p: optimize.minimize(lambda r: r - p, [0.0, 1.0]).x[0],
+    r"`\.hess_inv`.*": lambda p: optimize.minimize(
+        lambda r: (r[0] - p) ** 2, [0.0]
+    ).hess_inv[0, 0],
+}
+
+
+@pytest.mark.parametrize("message", MINIMA)
+def test_minima_that_are_refused(message):
+    with pytest.raises(tg.TracegradError, match=message) as e:
+        tg.grad(MINIMA[message])(0.5)
+    assert "test_solvers.py" in str(e.value)

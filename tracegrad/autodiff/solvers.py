@@ -1,8 +1,9 @@
 """Derivatives of what solvers find: roots, solutions of equations, integrals.
 
 At a root `r(x, p) = 0` the implicit function theorem gives `dx/dp = -(dr/dx)^-1 dr/dp`,
-however the root was found.  All of it is recorded as nodes, further solvers among them:
-so it has derivatives too.
+however the root was found.  At a minimum without bounds the gradient is zero, and its
+Jacobian is the Hessian.  All of it is recorded as nodes, further solvers among them: so
+it has derivatives too.
 """
 
 from __future__ import annotations
@@ -60,14 +61,22 @@ def push_solver(
 
 
 # ------------------------------------------------------------------------------- roots
-def _residual(builder: Builder, parts: Parts, x: Value) -> tuple[list[Node], Value]:
-    """The nodes of what is zero at the root `x`, and that value."""
+def _residual(
+    builder: Builder, node: Node, parts: Parts, x: Value, pull: Pull
+) -> tuple[list[Node], Value]:
+    """The nodes of what is zero at the solution `x`, and that value."""
     nodes, result = inlined(builder, parts, {"x": x})
-    if parts.solver.kind == "point":
-        with apart(builder) as more:
+    kind = parts.solver.kind
+    if kind == "root":
+        return nodes, result
+    with apart(builder) as more:
+        if kind == "point":
             made = builder.wrap(result) - builder.wrap(x)
-        nodes, result = [*nodes, *more], made.value
-    return nodes, result
+        else:
+            # The slope of a number, or of half the sum of squares.
+            seed = builder.wrap(Const(1.0) if kind == "minimum" else result)
+            made = _rows(builder, node, nodes, result, x, seed, pull)
+    return [*nodes, *more], made.value
 
 
 def _pull_root(
@@ -80,7 +89,7 @@ def _pull_root(
 ) -> list[Ref | None]:
     with derived(builder):
         x = node.outputs[parts.solution or 0]
-        nodes, residual = _residual(builder, parts, x)
+        nodes, residual = _residual(builder, node, parts, x, pull)
         builder.nodes.extend(nodes)
         weights = _through(builder, node, nodes, residual, x, ct, pull, transposed=True)
         wrt = [v for v in parts.captured if v in active]
@@ -98,7 +107,7 @@ def _push_root(
     pull: Pull,
 ) -> Ref | None:
     x = node.outputs[parts.solution or 0]
-    nodes, residual = _residual(builder, parts, x)
+    nodes, residual = _residual(builder, node, parts, x, pull)
     moved = [(v, t) for v, t in zip(parts.captured, given, strict=False) if t]
     known = push(builder, nodes, [v for v, _ in moved], [t for _, t in moved])
     t = known.get(residual)
@@ -167,7 +176,7 @@ def _rows(
         n.phase = phase
     if found is None:
         raise UnsupportedError(
-            "the function whose root is looked for does not depend on its argument",
+            "the function that is solved does not depend on its argument",
             op=f"{node.attrs['solver'].module}.{node.attrs['solver'].function}",
             at=node.at[-1] if node.at else None,
             fix="use the argument in it",

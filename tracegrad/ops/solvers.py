@@ -44,9 +44,10 @@ class Solver:
     Attributes:
         module: where the function is, `scipy.optimize`.
         function: its name there.
-        kind: "root", or "point" for one that looks for `f(x) = x`; "rows" and "columns"
-            for the solution of a differential equation, by the axis that one time is;
-            "integral".
+        kind: "root", or "point" for one that looks for `f(x) = x`; "minimum" of one
+            number, "squares" for the least sum of those of several; "rows" and
+            "columns" for the solution of a differential equation, by the axis that one
+            time is; "integral".
         data: name of each array that the solver is given.
         layout: how these stand in the call: (keyword or None, how many of them make a
             tuple there, 0 for one that stands alone).

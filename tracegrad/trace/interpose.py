@@ -17,12 +17,11 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tracegrad.errors import ConversionError
 from tracegrad.ops.cast import python_float, to_float
 from tracegrad.trace.boundary import enter, holds_handles
 from tracegrad.trace.buffers import Handle
@@ -262,16 +261,55 @@ def _call_scipy(session: Session, function: Any, args: tuple, kwargs: dict) -> A
     solver = caller_of(function)
     if solver is not None:
         return solver(session, function, args, kwargs)
-    known = accepted(function) is not None
-    try:
-        if known or holds_handles((args, kwargs)):
-            return call_function(session, function, args, kwargs)
-        return function(*args, **kwargs)
-    except ConversionError as error:
-        # A function that calls back the user's, which gave it traced values.
-        if not known and any(map(callable, (*args, *kwargs.values()))):
-            raise unsupported(session, function) from error
-        raise
+    if accepted(function) is not None:
+        return call_function(session, function, args, kwargs)
+    return _Callbacks(session, function).call(args, kwargs)
+
+
+class _Callbacks:
+    """A call of a function of SciPy without a rule, which may call back the user's.
+
+    What that gives must not depend on traced values: what SciPy's code makes of their
+    order would be guarded, and its result a constant.
+    """
+
+    def __init__(self, session: Session, function: Any) -> None:
+        self.session, self.function = session, function
+        self.refused: Exception | None = None
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        given = tuple(map(self._watched, args))
+        named = {key: self._watched(x) for key, x in kwargs.items()}
+        try:
+            if holds_handles((args, kwargs)):
+                out = call_function(self.session, self.function, given, named)
+            else:
+                out = self.function(*given, **named)
+        except Exception:
+            if self.refused is None:
+                raise
+        if self.refused is not None:  # whatever SciPy made of it
+            raise self.refused from None
+        return out
+
+    def _watched(self, x: Any) -> Any:
+        if not isinstance(x, FunctionType | MethodType | functools.partial):
+            return x
+
+        @functools.wraps(x)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            made = x(*args, **kwargs)
+            if self._is_traced(made):
+                self.refused = unsupported(self.session, self.function)
+                raise self.refused
+            return made
+
+        return watched
+
+    def _is_traced(self, x: Any) -> bool:
+        if isinstance(x, Handle):
+            return not _constant(self.session, x)
+        return isinstance(x, list | tuple) and any(map(self._is_traced, x))
 
 
 def sized(x: Any) -> Any:

@@ -72,11 +72,15 @@ class Taken:
         """How it is differentiated."""
         if self.kind == "integral":
             return "the integral of the slope; the estimate of the error is constant"
+        if self.kind in _OPTIMA:
+            return "by the implicit function theorem, as exact as the minimum is found"
         if self.kind in ("rows", "columns"):
             return "the adjoint equation is solved backwards by the same function"
         return "by the implicit function theorem; the first guess has no derivative"
 
 
+# Where the slope of the function is zero, not the function.
+_OPTIMA = ("minimum", "squares")
 _BRACKET = Taken("f", (("a", 0), ("b", 0)))
 _FOUND = (".success", ".nfev", ".status")
 SOLVERS: dict[str, Taken] = {
@@ -101,6 +105,29 @@ SOLVERS: dict[str, Taken] = {
     ),
     "scipy.optimize:fsolve": Taken("func", (("x0", 0),), ("fprime",)),
     "scipy.optimize:fixed_point": Taken("func", (("x0", 0),), kind="point"),
+    "scipy.optimize:minimize": Taken(
+        "fun",
+        (("x0", 0),),
+        ("jac", "hess"),
+        (".x", *_FOUND, ".nit"),
+        kind="minimum",
+        refused=("hessp", "bounds", "constraints", "callback"),
+    ),
+    "scipy.optimize:minimize_scalar": Taken(
+        "fun",
+        (),
+        fields=(".x", ".success", ".nfev", ".nit"),
+        kind="minimum",
+        refused=("bounds",),
+    ),
+    "scipy.optimize:least_squares": Taken(
+        "fun",
+        (("x0", 0),),
+        ("jac",),
+        (".x", *_FOUND),
+        kind="squares",
+        refused=("bounds", "loss", "jac_sparsity", "callback"),
+    ),
     "scipy.integrate:quad": Taken(
         "func",
         (("a", 0), ("b", 0)),
@@ -247,7 +274,10 @@ class _Call:
             made["y"] = Columns(outs[0], self.spelling)
         elif differential:
             made["t"] = as_traced(session, self.given["t_eval"])
-        return Found(made, self.spelling)
+        found = Found(made, self.spelling)
+        if taken.kind in _OPTIMA:
+            found._later["fun"] = lambda: functions[0](made["x"], *self.extra)
+        return found
 
     def _functions(self) -> tuple[list[Callable], tuple[str, ...]]:
         main = self.given.get(self.taken.function)
@@ -376,15 +406,20 @@ class _Call:
 
     def _check(self, t: ArrayType, own: dict[str, Value]) -> None:
         wanted = own["y" if "y" in own else "x"].type
+        if self.taken.kind == "minimum":
+            wanted = wanted.with_shape(())
         if t.kind == "c":
             raise DTypeError(
                 f"the function given to {self.spelling} returns complex numbers",
                 fix="return real ones",
             )
-        if not same_shape(t.shape, wanted.shape):
+        free = self.taken.kind == "squares" and len(t.shape) == 1
+        if not free and not same_shape(t.shape, wanted.shape):
             raise ShapeError(
                 f"the function given to {self.spelling} returns {t!r} for {wanted!r}",
-                fix="return one number for each unknown",
+                fix="return one number for each unknown"
+                if self.taken.kind not in _OPTIMA
+                else "return one number, or a vector of them for least squares",
             )
 
     def _options(self) -> tuple[tuple[str, str], ...]:
@@ -416,6 +451,8 @@ _NAMES = {
     "integral": "integrand",
     "root": "residual",
     "point": "step",
+    "minimum": "objective",
+    "squares": "residuals",
     "rows": "rhs",
     "columns": "rhs",
 }
@@ -437,8 +474,11 @@ class Found:
     def __init__(self, parts: dict[str, Any], spelling: str) -> None:
         self._parts = parts
         self._spelling = spelling
+        self._later: dict[str, Callable[[], Any]] = {}  # computed where it is read
 
     def __getattr__(self, name: str) -> Any:
+        if name in self._later:
+            self._parts[name] = self._later.pop(name)()
         if name in self._parts:
             return self._parts[name]
         if name.startswith("__"):
@@ -447,7 +487,8 @@ class Found:
             f"`.{name}` of what {self._spelling} returns is not known while tracing",
             op=self._spelling,
             at=calling_line(),
-            fix="read " + ", ".join([f".{key}" for key in self._parts]),
+            fix="read "
+            + ", ".join([f".{key}" for key in (*self._parts, *self._later)]),
         )
 
     __getitem__ = __getattr__
