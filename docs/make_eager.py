@@ -40,8 +40,6 @@ and printed text included.  *differs*, *missing*: how, and why.
   that element gets it.  `0 ** x` has the slope nan for negative `x`; in PyTorch -inf.
 - The gradient of `binary_cross_entropy` for a *target* is limited, as the loss is,
   where the probability is 0 or 1; in PyTorch it is infinite.
-- `as_strided` and `Tensor.unfold` give copies, PyTorch gives views: what is written to
-  one does not arrive in the other.
 - After `x.data = other`, backward through what was computed before reads the old
   numbers; in PyTorch it reads the new ones, without an error.
 - A function of `tg.compile` counts all tensors that it was given as read by backward:

@@ -38,6 +38,7 @@ from tracegrad.eager import (  # noqa: F401
     special,
     statistics,
     storing,
+    strided,
     testing,
     utils,
 )

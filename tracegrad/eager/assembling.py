@@ -25,6 +25,7 @@ from tracegrad.eager.selection import (
     gather,
     scatter_add_op,
 )
+from tracegrad.eager.strided import places_of, taken
 from tracegrad.eager.tensor import Size, Tensor, wrap
 from tracegrad.ops import index
 from tracegrad.ops.index import ARRAY
@@ -33,18 +34,6 @@ cat, stack = FUNCTIONS["cat"], FUNCTIONS["stack"]
 
 
 # ------------------------------------------------------------------------- by places
-def _places_of(shape: tuple) -> np.ndarray:
-    return np.arange(int(np.prod(shape))).reshape(shape)
-
-
-def _taken(x: Tensor, places: np.ndarray, title: str) -> Tensor:
-    """The elements of `x` at places counted as if it were a vector."""
-    flat = x.reshape(-1)
-    attrs = {"index": (ARRAY,), "counts": ()}
-    from_flat = general(shapes.getitem_op, (flat, places), attrs)
-    return named(from_flat, title)
-
-
 def _put(x: Tensor, places: np.ndarray, src: Tensor, title: str) -> Tensor:
     """A copy of `x` with `src` at such places."""
     if src._data.shape != places.shape:
@@ -54,51 +43,10 @@ def _put(x: Tensor, places: np.ndarray, src: Tensor, title: str) -> Tensor:
     return named(flat.reshape(x.shape), title)
 
 
-def _unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """All windows of a length along an axis, on a new last axis."""
-    axis = axis_of(dimension, self._data.ndim)
-    length = self._data.shape[axis] if self._data.ndim else 1
-    if size > length:
-        raise RuntimeError(
-            f"maximum size for tensor at dimension {axis} is {length} but size is "
-            f"{size}"
-        )
-    if step <= 0:
-        raise RuntimeError(f"step is {step} but must be > 0")
-    places = _places_of(self._data.shape or (1,))
-    windows = np.lib.stride_tricks.sliding_window_view(places, size, axis)
-    keep = (slice(None),) * axis + (slice(None, None, step),)
-    chosen = windows[keep] if self._data.ndim else windows[0]
-    return _taken(self, chosen.copy(), "UnfoldBackward0")
-
-
-Tensor.unfold = _unfold  # type: ignore[attr-defined]
-
-
-@torch_function("as_strided", methods=True)
-def as_strided(
-    input: Tensor, size: Any, stride: Any, storage_offset: int | None = None
-) -> Tensor:
-    """Elements at regular distances; a copy here, a view in PyTorch."""
-    places = _places_of(input._data.shape).reshape(-1)
-    chosen = np.lib.stride_tricks.as_strided(
-        places[storage_offset or 0 :],
-        tuple(size),
-        [s * places.itemsize for s in stride],
-    )
-    last = (storage_offset or 0) + sum((n - 1) * s for n, s in zip(size, stride))
-    if last >= max(1, input._data.size):
-        raise RuntimeError(
-            f"setStorage: sizes {list(size)}, strides {list(stride)} are out of bounds "
-            f"for storage of {input._data.size} elements"
-        )
-    return _taken(input, chosen.copy(), "AsStridedBackward0")
-
-
 @torch_function("select_scatter", methods=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of `input` with `src` at one position of an axis."""
-    places = _places_of(input._data.shape)
+    places = places_of(input._data.shape)
     chosen = places.take(index, axis_of(dim, input._data.ndim))
     _same_size(chosen.shape, src)
     return _put(input, chosen, src, "SelectScatterBackward0")
@@ -116,7 +64,7 @@ def slice_scatter(
     """A copy of `input` with `src` in a slice of an axis."""
     axis = axis_of(dim, input._data.ndim)
     key = (slice(None),) * axis + (slice(start, end, step),)
-    chosen = _places_of(input._data.shape)[key]
+    chosen = places_of(input._data.shape)[key]
     return _put(input, chosen, src, "SliceScatterBackward0")
 
 
@@ -125,7 +73,7 @@ def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     """A copy of `input` with `src` on a diagonal."""
-    chosen = _places_of(input._data.shape).diagonal(offset, dim1, dim2)
+    chosen = places_of(input._data.shape).diagonal(offset, dim1, dim2)
     _same_size(chosen.shape, src)
     return _put(input, chosen, src, "DiagonalScatterBackward0")
 
@@ -142,7 +90,7 @@ def _same_size(shape: tuple, src: Tensor) -> None:
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The first elements of `source` where the mask is true."""
     shape = np.broadcast_shapes(input._data.shape, mask._data.shape)
-    chosen = _places_of(shape)[np.broadcast_to(mask._data, shape)]
+    chosen = places_of(shape)[np.broadcast_to(mask._data, shape)]
     if source._data.size < chosen.size:
         raise RuntimeError("Number of elements of source < number of ones in mask")
     src = source.reshape(-1)[: chosen.size]
@@ -279,7 +227,7 @@ def _product(x: Tensor, src: Tensor, added: Any, taken: Any, title: str) -> Tens
 def _ranks(taken: Any, x: Tensor, src: Tensor) -> np.ndarray:
     """For each element of `src`, how many before it go to the same position."""
     places = np.broadcast_to(
-        taken(wrap(_places_of(x._data.shape)))._data, src._data.shape
+        taken(wrap(places_of(x._data.shape)))._data, src._data.shape
     ).reshape(-1)
     sort = np.argsort(places, kind="stable")
     ordered = places[sort]
@@ -374,7 +322,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     )
     rows = list(pick(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(-1, r)
-    return _taken(input, places, "StackBackward0")
+    return taken(input, places, "StackBackward0")
 
 
 def _triangle_indices(name: str, find: Any) -> None:

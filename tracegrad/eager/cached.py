@@ -157,8 +157,7 @@ def run(tensor: Tensor, ct: Any, retain: bool) -> bool:
 
 def _unchanged(root: Node, saving: tuple[Node, ...]) -> bool:
     """Whether all that is saved or watched is as it was."""
-    current = versions.is_current
-    if not all(current(x, node[SEQ]) for node in saving for x in node[SAVED]):
+    if not all(map(versions.saves_current, saving)):
         return False
     return all(map(versions.watch_is_current, collect([root])[0].values()))
 

@@ -119,9 +119,18 @@ def check_allowed(self: Tensor, args: tuple = ()) -> bool:
         if root is not None and root._node is not None and root._node[SEQ] < 0:
             raise RuntimeError(f"a view of {LEAF}")
         if node[SEQ] < 0:
-            raise RuntimeError(LEAF)
+            raise RuntimeError(LEAF if root is None else f"a view of {LEAF}")
+        if root is not None and _shows_a_leaf(node):
+            raise RuntimeError(f"a view of {LEAF}")
         return True
     return any(isinstance(a, Tensor) and a._node is not None for a in args)
+
+
+def _shows_a_leaf(node: Node) -> bool:
+    """Whether a view was taken of a leaf, which may be a view itself."""
+    while node[SEQ] > 0 and versions.is_view(node) and node[INPUTS][0] is not None:
+        node = node[INPUTS][0]
+    return node[SEQ] < 0
 
 
 def _refuse_view(self: Tensor, args: tuple) -> None:
@@ -250,6 +259,8 @@ def rebase(self: Tensor, node: Node | None, value: np.ndarray) -> None:
         if not node[INPUTS] or node[INPUTS][0] is not before:
             node = constant_node(self, node, value)
         made = _copy_slices(root, self, node)
+        if isinstance(made[SAVED], tuple) and not versions.saves_current(made):
+            versions.latest.seq = next_seq()  # else no pass would look at it
         versions.replaced(self._data, root._node, made)
         root._node = made
     if NAMESPACE["special"]:
@@ -438,6 +449,7 @@ def _slices_slots(node: Node) -> tuple[int, ...]:
 pull_slices.graph = _pull_slices_graph  # type: ignore[attr-defined]
 pull_slices.title = "CopySlices"  # type: ignore[attr-defined]
 pull_slices.slots = _slices_slots  # type: ignore[attr-defined]
+pull_slices.inner = lambda node: node[ATTRS][0]  # type: ignore[attr-defined]
 
 
 def named(out: Tensor, name: str) -> Tensor:

@@ -132,12 +132,29 @@ def check(node: Node, slots: tuple[int, ...], anomaly: bool = False) -> None:
     Raises:
         RuntimeError: PyTorch's message.
     """
+    seq = seq_of_reading(node)
     for slot, array in zip(slots, node[SAVED]):
-        if is_current(array, node[SEQ]):
+        if is_current(array, seq):
             continue
         inputs = node[INPUTS]
         source = node if slot < 0 else inputs[slot] if slot < len(inputs) else None
-        raise changed_error(array, node[SEQ], source, anomaly)
+        raise changed_error(array, seq, source, anomaly)
+
+
+def saves_current(node: Node) -> bool:
+    """Whether all that `node` saved is as it was when it was read."""
+    seq = seq_of_reading(node)
+    return all(is_current(x, seq) for x in node[SAVED])
+
+
+def seq_of_reading(node: Node) -> int:
+    """The number of the op that read what `node` saved.
+
+    The node of a change in place of a view is made after the change, and holds what the
+    op's own node saved before it.
+    """
+    inner = getattr(node[PULL], "inner", None)
+    return node[SEQ] if inner is None else inner(node)[SEQ]
 
 
 def watch_is_current(node: Node) -> bool:
@@ -163,7 +180,7 @@ def check_watched(node: Node, anomaly: bool = False) -> None:
             raise changed_error(array, node[SEQ], source, anomaly)
 
 
-def _is_view(node: Node) -> bool:
+def is_view(node: Node) -> bool:
     """Whether the node is that of an op whose result shows memory of its input."""
     entry = getattr(node[PULL], "entry", None)
     return entry is not None and entry.op.aliases is not None
@@ -187,7 +204,7 @@ def changed_error(
         number, name, at = 0, short_name(source), source[SEQ]
         if source[NAME] is None and source[PULL].title == "output":
             number, source = source[6], source[INPUTS][0]
-        if array.base is not None and _is_view(source):
+        if array.base is not None and is_view(source):
             name = "AsStrided"  # PyTorch takes a changed view anew out of its base
         # What the node itself made keeps its name.
         while source[SEQ] != seq and at in log.later:
