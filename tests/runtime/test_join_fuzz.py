@@ -331,6 +331,125 @@ if T:
 else:
     X = sum([v * 0.1 for v in [X, Y]])
 
+for N in range(6):
+    X = 0.7 * X + 0.1 * Y
+    if abs(X) < 0.2:
+        break
+Y = Y + 0.05 * N
+
+for N in range(5):
+    if T:
+        return X * 0.5 + N
+    X = X * 0.8
+
+for N, M in enumerate(A):
+    X = X + 0.2 * M * N
+    if X > 0.5:
+        break
+    Y = Y * 0.9 + 0.1 * M
+
+for N, M in zip(A, range(1, 9, 2)):
+    X = 0.5 * X + 0.1 * N * M
+    if T:
+        X = X - 0.1
+        break
+    A[1] = X
+
+for N in counted(3):
+    X = 0.6 * X + 0.1 * N
+    if X > 0.2:
+        break
+    box.v = box.v * 0.9
+X = X + 0.1 * box.v
+
+for N in [0.3, 0.1, -0.2]:
+    X = X * 0.5 + N
+    if X < Y:
+        break
+else:
+    Y = 0.5 * Y + X
+
+for N in range(4):
+    for M in range(3):
+        X = 0.7 * X - 0.1 * A[M]
+        if abs(X) < 0.15:
+            break
+    else:
+        Y = Y * 0.9
+        continue
+    if Y > X:
+        Y = Y * 0.5
+        break
+    X = X + 0.3
+
+N = 0
+while N < 6 and abs(X) < 0.9:
+    X = 1.2 * X + 0.1
+    if Y > X:
+        break
+    N += 1
+    Y = 0.9 * Y
+X = 0.5 * X + 0.01 * N
+
+N = False
+M = 0
+while not N and M < 7:
+    N = abs(X) < 0.25
+    X = 0.6 * X + 0.02 * Y
+    M += 1
+if N:
+    Y = 0.5 * Y
+
+N = None
+for M in range(5):
+    X = 0.7 * X + 0.1
+    if X < 0.3:
+        N = X
+        break
+X = X if N is None else 0.5 * N
+
+N = True
+for M in range(3):
+    X = 0.6 * X + 0.1 * M
+    if T:
+        N = not N
+        break
+X = X + 0.1 * N
+
+M = A
+for N in range(4):
+    A[N] = 0.5 * A[N] + 0.1 * X
+    if A[N] > 0.3:
+        M = A * 0.5
+        break
+X = 0.5 * X + M[0]
+
+for N in range(8):
+    M = 0.5 * X + 0.1 * N
+    if M > 0.4:
+        if Y > 0:
+            X = M
+            break
+        Y = Y + 0.3
+    X = X * 0.9
+Y = 0.5 * Y + 0.2 * M
+
+for N in A.reshape(2, 2)[::-1]:
+    N *= 0.5
+    X = 0.5 * X + N[0]
+    if X > 0.3:
+        N[...] = 0.1
+        break
+
+while True:
+    X = 0.6 * X + 0.05 * Y
+    if abs(X) < 0.3:
+        break
+    if T:
+        Y = Y * 0.5
+        break
+    Y = Y * 0.9
+
 N = 3
 while N > 0 and X < 1.5:
     X = X + 0.1 * A[N]

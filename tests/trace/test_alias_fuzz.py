@@ -8,6 +8,7 @@ import pytest
 from tracegrad.errors import UnsupportedError
 
 KEYS = ("0", "-1", "1:", ":-1", "::2", "::-1", "...", "None", "0:1", "[1, 0]", "[0, 0]")
+KEYS += ("k", "..., k", "k, None", "-k", "[k, 0]")  # k is traced
 MAKE = (
     "{new} = {old}[{key}]",
     "{new} = {old}.T",
@@ -49,7 +50,7 @@ def program(seed: int) -> str:
     """The text of a function `f(x)` that returns all of its arrays."""
     rng = random.Random(seed)
     names = ["a"]
-    lines = ["a = x * 1.0"]
+    lines = ["a = x * 1.0", "k = np.argmin(x[0]) % 2"]
     for i in range(rng.randint(4, 10)):
         new = f"b{i}"
         text = rng.choice(MAKE if rng.random() < 0.5 else WRITE)

@@ -19,11 +19,17 @@ from tracegrad.errors import (
     TracegradError,
     UnsupportedError,
 )
-from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ir.types import Dim
 from tracegrad.ops.index import getitem
 from tracegrad.ops.record import Ref, Returned
-from tracegrad.trace.buffers import Handle, current, in_c_order, shares_memory
+from tracegrad.trace.buffers import (
+    ARGUMENT,
+    Handle,
+    current,
+    in_c_order,
+    shares_memory,
+)
 from tracegrad.trace.session import ACTIVE, Session, leaked
 from tracegrad.trace.sizes import Size, user_size
 
@@ -159,10 +165,30 @@ def _viewed(
             if known is value:
                 return handle, tuple(reversed(steps))
         node = session.builder.producers.get(value)
-        if node is None or len(node.outputs) > 1 or not node.op.aliasing(node.attrs):
+        if node is None or len(node.outputs) > 1:
+            return None
+        if not node.op.aliasing(node.attrs) and not _is_row(node, sources):
             return None
         steps.append(node)
         value = node.inputs[0]
+
+
+def _is_row(node: Node, sources: Sources) -> bool:
+    """Whether a read by traced indices is one by integers: `x[k]`, which is a view.
+
+    NumPy copies where an index is an array, one without axes too.
+    """
+    if node.op is not getitem:
+        return False
+    for v in node.inputs[1:]:
+        if v.type.shape or v.type.kind not in "iu":
+            return False
+        if isinstance(v, Const) and isinstance(v.value, np.ndarray):
+            return False
+        for known, handle in sources:
+            if known is v and handle.buffer.origin is ARGUMENT and not v.type.weak:
+                return False
+    return True
 
 
 def name_result(out: Any, session: Session, returned: bool = False) -> None:

@@ -8,7 +8,6 @@ calls and attributes are is asked when they run, see `joins.py`.
 from __future__ import annotations
 
 import ast
-import copy
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -21,8 +20,8 @@ _ALLOWED = (
     *(ast.comprehension, ast.keyword),
     *(ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop),
 )
-_LOOPS = (ast.For, ast.While)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+LOOPS = (ast.For, ast.While)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def is_pure(nodes: Sequence[ast.AST]) -> bool:
@@ -46,7 +45,7 @@ def own(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function's or a span's own scope."""
     yield node
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, _SCOPES):
+        if isinstance(child, SCOPES):
             yield child
         else:
             yield from own(child)
@@ -63,7 +62,7 @@ def assigned(nodes: Sequence[ast.AST]) -> list[str]:
             look(node.iter)
             return
         for child in ast.iter_child_nodes(node):
-            if not isinstance(child, _SCOPES):
+            if not isinstance(child, SCOPES):
                 look(child)
 
     for node in nodes:
@@ -96,9 +95,9 @@ def leaves_loop(nodes: Sequence[ast.AST], *, returns: bool = True) -> bool:
             return True
         if isinstance(node, ast.Return) and returns:
             return True
-        if isinstance(node, _SCOPES):
+        if isinstance(node, SCOPES):
             continue
-        if isinstance(node, _LOOPS):
+        if isinstance(node, LOOPS):
             if returns and any(isinstance(n, ast.Return) for n in own(node)):
                 return True
             if leaves_loop(node.orelse, returns=returns):
@@ -124,17 +123,37 @@ def always_returns(body: Sequence[ast.stmt]) -> bool:
 
 def binds_first(body: Sequence[ast.stmt], name: str) -> bool:
     """Whether statements bind a name before anything in them could read it."""
-    for i, statement in enumerate(body):
-        if isinstance(statement, ast.Assign) and name in assigned(statement.targets):
-            return name not in loads([statement])
-        if isinstance(statement, ast.For) and name in assigned([statement.target]):
-            # Behind it the name may not be bound, for the loop need not turn.
-            return name not in loads(
-                [statement.iter, *statement.orelse, *body[i + 1 :]]
-            )
-        if name in loads([statement]) or name in assigned([statement]):
-            return False
-    return True
+    return not _flow(body, name)[0]
+
+
+def surely_binds(body: Sequence[ast.stmt], name: str) -> bool:
+    """Whether statements bind a name on every way, and read nothing older of it."""
+    return _flow(body, name) == (False, True)
+
+
+def _flow(body: Sequence[ast.stmt], name: str) -> tuple[bool, bool]:
+    """Whether statements may read what a name was before, and surely bind it."""
+    read = bound = False
+    for statement in body:
+        match statement:
+            case ast.If(test=test, body=yes, orelse=no):
+                ways = [_flow(yes, name), _flow(no, name)]
+                reads = name in loads([test]) or any(r for r, _ in ways)
+                binds = all(b for _, b in ways)
+            case ast.For(target=target, iter=over, body=inner, orelse=no):
+                held = name in assigned([target])
+                reads = name in loads([over]) or (_flow(inner, name)[0] and not held)
+                reads |= _flow(no, name)[0]
+                binds = False  # the loop need not turn
+            case ast.While(test=test, body=inner, orelse=no):
+                reads = name in loads([test]) or _flow([*inner, *no], name)[0]
+                binds = False
+            case _:
+                reads = name in loads([statement])
+                binds = name in assigned([statement])
+        read |= reads and not bound
+        bound |= binds
+    return read, bound
 
 
 def counted(body: Sequence[ast.stmt]) -> set[str]:
@@ -168,6 +187,33 @@ def counted(body: Sequence[ast.stmt]) -> set[str]:
     return good - bad
 
 
+def tested(nodes: Sequence[ast.AST]) -> list[str]:
+    """Each read of a name for its truth alone, and as what is returned."""
+    found: list[str] = []
+
+    def look(part: ast.expr | None) -> None:
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            found.append(part.id)
+        if isinstance(part, ast.Tuple):
+            for inner in part.elts:
+                look(inner)
+
+    for node in nodes:
+        for part in ast.walk(node):
+            match part:
+                case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                    if not isinstance(test, ast.Tuple):
+                        look(test)
+                case ast.UnaryOp(op=ast.Not(), operand=operand):
+                    look(operand)
+                case ast.BoolOp(values=values):
+                    for value in values:
+                        look(value)
+                case ast.Return(value=value):
+                    look(value)
+    return found
+
+
 def updated(body: Sequence[ast.stmt]) -> list[str]:
     """Names that statements bind by `x += …` only, which changes an array in place."""
     targets = [
@@ -183,83 +229,3 @@ def updated(body: Sequence[ast.stmt]) -> list[str]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
     return [name for name, n in Counter(targets).items() if bound[name] == n]
-
-
-# ---------------------------------------------------------------------- other spelling
-def normalised(body: list[ast.stmt], in_loop: bool = False) -> list[ast.stmt]:
-    """The same statements with what follows an early end of an arm as the other arm.
-
-    `if c: return a` and then `rest` becomes `if c: return a` with `else: rest`, and
-    the same for `continue` in the body of a loop.  A `while True` with one `break`
-    becomes a loop with a test.
-    """
-    made: list[ast.stmt] = []
-    for i, statement in enumerate(body):
-        rest = body[i + 1 :]
-        if isinstance(statement, ast.If):
-            ends = always_returns(statement.body), always_returns(statement.orelse)
-            taken = True
-            if ends == (True, False):
-                statement.orelse = statement.orelse + rest
-            elif ends == (False, True):
-                statement.body = statement.body + rest
-            elif in_loop and _continues(statement):
-                statement.body = statement.body[:-1] or [_pass(statement)]
-                statement.orelse = rest
-            else:
-                taken = False
-            statement.body = normalised(statement.body, in_loop)
-            statement.orelse = normalised(statement.orelse, in_loop)
-            made.append(statement)
-            if taken:
-                return made
-            continue
-        if isinstance(statement, _LOOPS):
-            statement.body = normalised(statement.body, True)
-            made += _rotated(statement)
-            continue
-        for field in ("body", "orelse", "finalbody"):
-            inner = getattr(statement, field, None)
-            if isinstance(inner, list) and not isinstance(statement, _SCOPES):
-                setattr(statement, field, normalised(inner, in_loop))
-        made.append(statement)
-    return made
-
-
-def _continues(statement: ast.If) -> bool:
-    return (
-        isinstance(statement.body[-1], ast.Continue)
-        and not statement.orelse
-        and not leaves_loop(statement.body[:-1], returns=False)
-    )
-
-
-def _pass(at: ast.AST) -> ast.stmt:
-    return ast.copy_location(ast.Pass(), at)
-
-
-def _rotated(loop: ast.stmt) -> list[ast.stmt]:
-    """`while True: a; if c: break; b` as `a; while not c: b; a`."""
-    if not (isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant)):
-        return [loop]
-    if not loop.test.value or loop.orelse:
-        return [loop]
-    for i, statement in enumerate(loop.body):
-        if not isinstance(statement, ast.If) or not _breaks(statement):
-            continue
-        before, after = loop.body[:i], loop.body[i + 1 :] + statement.orelse
-        if statement.orelse and loop.body[i + 1 :]:
-            return [loop]
-        if leaves_loop([*before, *after], returns=False):
-            return [loop]
-        test = ast.copy_location(ast.UnaryOp(ast.Not(), statement.test), statement.test)
-        loop.test = test
-        loop.body = [*after, *before] or [_pass(loop)]
-        return [*copy.deepcopy(before), loop, *statement.body[:-1]]
-    return [loop]
-
-
-def _breaks(statement: ast.If) -> bool:
-    return isinstance(statement.body[-1], ast.Break) and not leaves_loop(
-        statement.body[:-1], returns=False
-    )

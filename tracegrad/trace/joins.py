@@ -24,6 +24,9 @@ from tracegrad.ir.types import ArrayType
 from tracegrad.ops.control import TURNS, loop_attrs
 from tracegrad.ops.control import cond as cond_op
 from tracegrad.ops.control import while_loop as while_op
+from tracegrad.ops.create import zeros
+from tracegrad.ops.elementwise import logical_not
+from tracegrad.ops.record import Ref
 from tracegrad.trace.allowed import Refused, check_names
 from tracegrad.trace.bodies import (
     check_equal,
@@ -38,6 +41,7 @@ from tracegrad.trace.buffers import DEPTH, Buffer, Handle
 from tracegrad.trace.guards import same
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import Session
+from tracegrad.trace.spelling import hint_of
 from tracegrad.trace.ways import (
     UNBOUND,
     Speculation,
@@ -156,8 +160,19 @@ def joined(
     names: Sequence[str],
     spare: Sequence[str],
     returning: bool,
+    flags: Sequence[str] = (),
 ) -> Any:
     """Trace both arms and join them.
+
+    Args:
+        session: the trace.
+        where: the branch.
+        which: its truth.
+        arms: what is done where that is true, and where it is not.
+        names: that they bind.
+        spare: of these, the ones that nothing reads afterwards.
+        returning: whether the arms return something instead.
+        flags: names of which nothing but their truth is asked.
 
     Returns:
         What they return, in the user's structure.
@@ -183,10 +198,14 @@ def joined(
         a, b = [way.objects[name] for way in ways]
         if a is b or same(a, b):
             kept[name] = a
-        elif any(name not in way.values for way in ways):
-            raise Refused(f"its arms leave `{name}` different")
+        elif name in flags and type(a) is type(b) is bool:
+            kept[name] = _truth(session, which, a)
+        elif any(name not in way.values for way in ways) or (
+            bool in (type(a), type(b)) and name not in flags
+        ):
+            raise Refused(f"its arms leave `{hint_of(name)}` different")
         else:
-            i = join.add([way.values[name] for way in ways], name, True)
+            i = join.add([way.values[name] for way in ways], hint_of(name), True)
             if i is None:
                 raise Refused(f"its arms leave `{name}` two names of one value")
             made[name] = i
@@ -206,6 +225,12 @@ def joined(
         parts = [way.objects[name] for way in ways]
         put(cells[name], join.array(outputs[i], parts))
     return _returned(join, ways, numbers, outputs) if returning else None
+
+
+def _truth(session: Session, which: Value, of_first: bool) -> Handle:
+    """`True if which else False`, or the other way round."""
+    truth = Ref(which, session.builder)
+    return make((truth if of_first else logical_not(truth)).value, session)
 
 
 def _of_returned(join: _Join, ways: Sequence[Way]) -> list[int | None]:
@@ -259,8 +284,12 @@ class Loop:
         test: the test as a function.
         body: the body as a function.
         names: that the body binds.
-        counts: of these, the ones that it only adds a fixed int to.
+        counts: of these, the ones that may be a Python int or bool: it only adds a
+            fixed int to them, or nothing but their truth is asked.
         updated: and the ones that it binds by `x += …` only.
+
+    Attributes:
+        late: names that need not be bound before, for it surely turns and binds them.
     """
 
     def __init__(
@@ -273,7 +302,7 @@ class Loop:
         updated: Sequence[str],
     ) -> None:
         self.session = session
-        self.test, self.body = test, body
+        self.test, self.body, self.counts = test, body, frozenset(counts)
         self.cells = cells_of([body], names)
         self.start = {name: content(cell) for name, cell in self.cells.items()}
         self.types: dict[str, ArrayType] = {}
@@ -283,9 +312,12 @@ class Loop:
                 if x.value.type.shape and name in updated:
                     continue  # the array itself is changed
                 self._carry(name, lower(x, []).value)
-            elif type(x) in (float, complex) or (type(x) is int and name in counts):
+            elif type(x) in (float, complex) or (
+                type(x) in (int, bool) and name in counts
+            ):
                 self._carry(name, session.constant(x))
         self.written: dict[Buffer, Value] = {}
+        self.late: Sequence[str] = ()
 
     def _carry(self, name: str, v: Value) -> None:
         self.values[name], self.types[name] = v, v.type
@@ -315,7 +347,10 @@ class Loop:
         for function in (self.test, self.body):
             check_names(function)
         while True:
-            params = {name: Value(t, name, user=True) for name, t in self.types.items()}
+            params = {
+                name: Value(t, hint_of(name), user=True)
+                for name, t in self.types.items()
+            }
             held = {
                 b: Value(v.type.strong, v.hint, user=v.user)
                 for b, v in self.written.items()
@@ -346,14 +381,31 @@ class Loop:
             after = way.objects[name]
             if name not in params:
                 if before is UNBOUND:
+                    if name in self.late:
+                        self._begin(name, way)
+                        settled = False
                     continue
                 if after is not before and not same(after, before):
-                    raise Refused(f"`{name}` changes from turn to turn")
-            elif name not in way.values:
-                raise Refused(f"`{name}` becomes no array or number")
+                    raise Refused(f"`{hint_of(name)}` changes from turn to turn")
+            elif name not in way.values or (
+                type(after) is bool and name not in self.counts
+            ):
+                raise Refused(f"`{hint_of(name)}` becomes no array or number")
             else:
                 settled &= self._same_type(name, way)
         return settled
+
+    def _begin(self, name: str, way: Way) -> None:
+        """Carry a name that is not bound before; nothing reads its first value."""
+        if name not in way.values or type(way.objects[name]) is bool:
+            raise Refused(f"`{hint_of(name)}` becomes no array or number")
+        t = way.values[name].type
+        if t.shape:
+            attrs = {"shape": t.shape, "dtype": t.dtype.name}
+            self._carry(name, self.session.builder.record(zeros, (), attrs).value)
+        else:
+            zero = t.dtype.type(0)
+            self._carry(name, Const(zero.item() if t.weak else zero))
 
     def _same_type(self, name: str, way: Way) -> bool:
         t, found = self.types[name], way.values[name].type

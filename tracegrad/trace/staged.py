@@ -10,10 +10,11 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from tracegrad.errors import ControlFlowError
 from tracegrad.ir.graph import Node, Value
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.record import Ref
@@ -38,6 +39,7 @@ from tracegrad.trace.interpose import typed
 from tracegrad.trace.joins import Loop, joined
 from tracegrad.trace.session import ACTIVE, Session
 from tracegrad.trace.staging import staged_function
+from tracegrad.trace.turns import Turns, turns_of, turns_over
 from tracegrad.trace.ways import UNBOUND, Speculation, cells_of
 
 _MAX_PEELED = 3  # turns of a loop that may differ before its body repeats
@@ -86,13 +88,16 @@ class Runtime:
         spare: Sequence[str],
         returning: bool,
         where: CodeType | None = None,
+        flags: Sequence[str] = (),
     ) -> Any:
         found = self._truth(test)
         where = where or arms[0].__code__
         if found is not None and where not in found[0].unjoined:
             session, which = found
             try:
-                return joined(session, where, which, arms, names, spare, returning)
+                return joined(
+                    session, where, which, arms, names, spare, returning, flags
+                )
             except Exception as error:
                 session.refuse(error)
         return arms[0 if test else 1]()
@@ -104,9 +109,10 @@ class Runtime:
         false: Callable,
         names: Sequence[str],
         spare: Sequence[str],
+        flags: Sequence[str],
     ) -> None:
         """`if test: true() else: false()`, which bind `names`."""
-        self._join(test, (true, false), names, spare, False)
+        self._join(test, (true, false), names, spare, False, flags=flags)
 
     def returned(
         self, test: Any, true: Callable, false: Callable, names: Sequence[str]
@@ -170,8 +176,19 @@ class Runtime:
         spare: Sequence[str],
         counts: Sequence[str],
         updated: Sequence[str],
+        made: Sequence[str],
     ) -> None:
-        """`while test(): body()`, which binds `names`."""
+        """`while test(): body()`, which binds `names`.
+
+        Args:
+            test: as a function.
+            body: as a function.
+            names: that it binds.
+            spare: of these, the ones that nothing reads after a turn.
+            counts: the ones that may be a Python int or bool.
+            updated: the ones that it binds by `x += …` only.
+            made: the ones that every turn binds before it could read them.
+        """
         tries = 0
         while True:
             asked = test()
@@ -181,8 +198,10 @@ class Runtime:
             if found is not None and tries <= _MAX_PEELED:
                 session = found[0]
                 tries += 1
+                # A loop that surely turns needs no first value of what it makes.
+                free = [*spare, *made] if asked is True else spare
                 if body.__code__ not in session.unjoined and self._repeated(
-                    session, test, body, names, spare, counts, updated
+                    session, test, body, names, spare, counts, updated, free
                 ):
                     return
             if not asked:
@@ -192,7 +211,11 @@ class Runtime:
     def _ahead(
         self, asked: Any, test: FunctionType, body: FunctionType, names: Sequence[str]
     ) -> tuple[Session, Any] | None:
-        """The trace, if the test depends on a traced value from its second time on."""
+        """The trace, if the test depends on a traced value from its second time on.
+
+        Or if the body does that cannot be joined for the numbers of its first turn, as
+        `if y < tol: …` with `else: n += 1`: for any number it may be.
+        """
         session = ACTIVE.session
         if session is None or not session.joining or not asked:
             return None
@@ -200,11 +223,12 @@ class Runtime:
             check_names(body)
             with Speculation(session, cells_of([body], names)):
                 body()
-                found = self._truth(test())
+                return self._truth(test())
+        except ControlFlowError:
+            return session, None
         except Exception as error:
             session.refuse(error)
             return None
-        return found
 
     def _repeated(
         self,
@@ -215,11 +239,13 @@ class Runtime:
         spare: Sequence[str],
         counts: Sequence[str],
         updated: Sequence[str],
+        free: Sequence[str],
     ) -> bool:
         try:
             made = Loop(session, test, body, names, counts, updated)
+            made.late = [n for n in free if n not in spare]
             unbound = [
-                n for n, x in made.start.items() if x is UNBOUND and n not in spare
+                n for n, x in made.start.items() if x is UNBOUND and n not in free
             ]
             if unbound:
                 raise Refused(f"`{unbound[0]}` is not bound before it")
@@ -229,6 +255,37 @@ class Runtime:
             return False
         made.leave(last, way)
         return True
+
+    # ----------------------------------------------------------- loops left early
+    @staticmethod
+    def turns(iterable: Any) -> Turns:
+        """What `for … in iterable` runs over."""
+        return turns_over(iterable)
+
+    def turns_of(self, function: Any, /, *args: Any, **named: Any) -> Turns:
+        """What `for … in function(*args, **named)` runs over."""
+        return turns_of(function, self.call(function), args, named)
+
+    def more(self, done: Any, turns: Turns, turn: Any) -> Any:
+        """Whether a loop over `turns` goes on with this one."""
+        if turns.takes(turn):  # which Python does only if the loop goes on
+            return not done and turns.has(turn)
+        return self.still(done, functools.partial(turns.has, turn))
+
+    @staticmethod
+    def item(turns: Turns, turn: Any) -> Any:
+        """What a turn is for."""
+        return turns.at(turn)
+
+    def still(self, done: Any, test: Callable[[], Any]) -> Any:
+        """`not done and test()`, where both may be asked."""
+        if self._truth(done) is None:
+            return not done and test()
+        goes_on = test()
+        going: Any = np.logical_not(done)
+        if isinstance(goes_on, Handle):
+            return np.logical_and(going, cast(Any, goes_on))
+        return going if goes_on else False
 
     # --------------------------------------------------------------- what arms may do
     def call(self, function: Any) -> Any:

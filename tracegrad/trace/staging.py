@@ -28,13 +28,21 @@ from tracegrad.trace.effects import (
     is_pure,
     leaves_loop,
     loads,
-    normalised,
+    surely_binds,
+    tested,
     updated,
 )
 from tracegrad.trace.frames import is_users
+from tracegrad.trace.spelling import (
+    RUNTIME_NAME,
+    is_made,
+    is_runtime_call,
+    normalised,
+    placed,
+    runtime_call,
+    turns_named,
+)
 
-# The name under which compiled functions reach `joins.RUNTIME`.
-RUNTIME_NAME = "_tracegrad_"
 _LOCALS = {"locals", "vars", "eval", "exec", "dir"}  # these see a name of ours
 _UNKNOWABLE = {"super", "globals"}
 _FLAGS = sum(
@@ -286,6 +294,7 @@ class _Stager(_Identities):
         self.bound: dict[str, None] = {}
         self.declared: set[str] = set()
         self.reads: Counter[str] = Counter()
+        self.tested: Counter[str] = Counter()
         self.count = 0
 
     def function(self, node: Any) -> Any:
@@ -296,6 +305,7 @@ class _Stager(_Identities):
         self.declared = _declared(node.body)
         node.body = normalised(node.body)
         self.reads = Counter(loads(node.body))
+        self.tested = Counter(tested(node.body))
         node.body = self._block(node.body)
         mine = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
         names = [name for name in self.bound if name not in mine]
@@ -330,7 +340,9 @@ class _Stager(_Identities):
         functions = [self._arm(body, node) for body in arms]
         name = "returned" if returns else "branch"
         parts = [ast.Name(f.name, ast.Load()) for f in functions]
-        lists = [_strings(names)] if returns else [_strings(names), _strings(spare)]
+        lists = [_strings(names)]
+        if not returns:
+            lists += [_strings(spare), _strings(self._flags(names))]
         call = _call(name, self.visit(node.test), *parts, *lists, at=node.test)
         end = ast.Return(call) if returns else ast.Expr(call)
         return [*functions, _placed(end, node.test)]
@@ -346,17 +358,23 @@ class _Stager(_Identities):
             return self.generic_visit(node)
         spare = self._spare(node, names, (node.body,))
         spare = [n for n in spare if n not in loads([node.test])]
-        counts = [n for n in names if n in counted(node.body)]
+        made = [n for n in names if surely_binds(node.body, n)]
+        plain = counted(node.body) | turns_named(node.body)
+        counts = [n for n in names if n in plain or n in self._flags(names)]
         test = self._thunk(node.test)
         body = self._arm(node.body, node)
         call = _call(
             "loop",
             test,
             ast.Name(body.name, ast.Load()),
-            *[_strings(n) for n in (names, spare, counts, updated(node.body))],
+            *[_strings(n) for n in (names, spare, counts, updated(node.body), made)],
             at=node.test,
         )
         return [body, _placed(ast.Expr(call), node.test)]
+
+    def _flags(self, names: Sequence[str]) -> list[str]:
+        """The names of which nothing but their truth is asked."""
+        return [n for n in names if is_made(n) or self.reads[n] == self.tested[n]]
 
     def _spare(
         self, node: ast.AST, names: list[str], arms: Sequence[list[ast.stmt]]
@@ -382,8 +400,12 @@ class _Stager(_Identities):
 
     # ------------------------------------------------------------------- expressions
     def _thunk(self, node: ast.expr) -> ast.expr:
+        return self._lambda(self.visit(node))
+
+    @staticmethod
+    def _lambda(body: ast.expr) -> ast.expr:
         arguments = ast.arguments([], [], None, [], [], None, [])
-        return ast.copy_location(ast.Lambda(arguments, self.visit(node)), node)
+        return ast.copy_location(ast.Lambda(arguments, body), body)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         if not is_pure([node.body, node.orelse]):
@@ -419,8 +441,19 @@ class _Stager(_Identities):
         return self.generic_visit(node) if made is node else made
 
     def visit_Call(self, node: ast.Call) -> Any:
+        if is_runtime_call(node):
+            return self._of_runtime(node)
         self.generic_visit(node)
         node.func = _call("call", node.func, at=node.func)
+        return node
+
+    def _of_runtime(self, node: ast.Call) -> ast.Call:
+        assert isinstance(node.func, ast.Attribute)
+        node.args = [self.visit(a) for a in node.args]
+        for named in node.keywords:
+            named.value = self.visit(named.value)
+        if node.func.attr == "still":
+            node.args[1] = self._lambda(node.args[1])
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
@@ -470,9 +503,7 @@ class _Stager(_Identities):
 def _placed(made: Any, at: ast.AST) -> Any:
     """A tree with the place of another where it has none."""
     ast.copy_location(made, at)
-    for node in ast.walk(made):
-        if "lineno" in node._attributes and not hasattr(node, "lineno"):
-            ast.copy_location(node, at)
+    placed(made, at)
     return made
 
 
@@ -481,6 +512,4 @@ def _strings(names: Sequence[str]) -> ast.expr:
 
 
 def _call(name: str, *arguments: ast.expr, at: ast.AST) -> ast.Call:
-    runtime = ast.Name(RUNTIME_NAME, ast.Load())
-    function = ast.Attribute(runtime, name, ast.Load())
-    return _placed(ast.Call(function, list(arguments), []), at)
+    return _placed(runtime_call(name, *arguments), at)

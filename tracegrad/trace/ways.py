@@ -132,7 +132,7 @@ class Speculation:
             x = way.objects[name] = content(cell)
             if isinstance(x, Handle):
                 way.values[name] = lower(x, []).value
-            elif type(x) in _NUMBERS or isinstance(x, np.generic):
+            elif type(x) in (*_NUMBERS, bool) or isinstance(x, np.generic):
                 way.values[name] = session.constant(x)
         way.buffers = {b: b.value for b in self.arm.written}
 
