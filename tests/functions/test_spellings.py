@@ -140,3 +140,26 @@ def test_some_spellings_of_a_function(line):
 @pytest.mark.parametrize("line", LINES)
 def test_spellings_of_a_function(line):
     check_all(spellings(line))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "np.delete(x, 1, axis=0)",
+        "np.delete(v, [0, -1])",
+        "np.delete(v, [2, 2, -3, 0])",
+        "np.insert(x, 1, v[:4], axis=0)",
+        "np.insert(v, [1, 3], w[:2])",
+        "np.insert(x, [0, 2], x[:, :2], axis=1)",
+    ],
+)
+def test_places_under_jit(text):
+    pytest.importorskip("jax").config.update("jax_enable_x64", True)
+    f, names = function(text)
+    args = [given()[k] for k in names]
+    loss = weighed(f, [np.cos(np.arange(f(*args).size)).reshape(f(*args).shape)])
+    every = tuple(range(len(args)))
+    found = tg.grad(loss, argnums=every, backend="jax")(*args)
+    for d, want in zip(found, tg.grad(loss, argnums=every)(*args), strict=True):
+        np.testing.assert_allclose(d, want, rtol=1e-12)
+    check(text)

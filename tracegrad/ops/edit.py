@@ -98,7 +98,12 @@ def delete(x, *, obj, axis=None):
 
 @delete.body("jax")
 def _(x, *, obj, axis=None):
-    return xp.delete(x, xp.array(obj), axis=axis)
+    if isinstance(obj, int):
+        return xp.delete(x, obj, axis=axis)
+    # Else it has to see the places, which are traced too under `jit`.
+    return xp.delete(  # type: ignore[call-overload]
+        x, xp.array(obj), axis=axis, assume_unique_indices=True
+    )
 
 
 @delete.vjp
@@ -111,7 +116,10 @@ def _(ct, y, x, *, obj, axis):
 @delete.accept(np.delete)
 def _(arr, obj, axis=None):
     x, at = _along(arr, axis)
-    obj = _static("np.delete", obj, shape_of(x)[at])
+    size = shape_of(x)[at]
+    obj = _static("np.delete", obj, size)
+    if isinstance(obj, tuple) and len({i % size for i in obj}) < len(obj):
+        obj = tuple(sorted({i % size for i in obj}))  # each of them once
     return delete(x, obj=obj, axis=None if ndim_of(x) == 1 else at)
 
 
