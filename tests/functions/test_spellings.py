@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import optree
 import pytest
+import scipy.signal
 from functions.calls import inputs
 
 import tracegrad as tg
@@ -50,7 +51,7 @@ def function(text: str) -> tuple[Any, list[str]]:
     *before, last = text.split("; ")
     body = "".join(f"    {line}\n" for line in before)
     source = f"def call({', '.join(names)}):\n{body}    return {last}\n"
-    space: dict[str, Any] = {"np": np}
+    space: dict[str, Any] = {"np": np, "scipy": scipy}
     exec(compile(source, f"<{text}>", "exec"), space)
     return space["call"], names
 

@@ -8,16 +8,20 @@ import numpy as np
 import numpy as xp
 
 from tracegrad.errors import ArgumentError, ShapeError
+from tracegrad.ir.index import Slice
 from tracegrad.ir.types import ArrayType
 from tracegrad.ops.define import ACCEPT, Op, accept, op
-from tracegrad.ops.index import flip_axes
+from tracegrad.ops.index import flip_axes, getitem
 from tracegrad.ops.infer import normal_axis, refuse, result_dtype, shape_text
+from tracegrad.ops.join import concatenate
 from tracegrad.ops.library import Library
 from tracegrad.ops.product import conjugated
 from tracegrad.ops.rearrange import pad
 from tracegrad.ops.record import as_array, ndim_of, shape_of
+from tracegrad.ops.reduce import sum as reduce_sum
 from tracegrad.ops.sample import arg, call
-from tracegrad.ops.shape import moveaxis
+from tracegrad.ops.scatter import scatter_add
+from tracegrad.ops.shape import broadcast_to, moveaxis
 
 signal = Library("scipy.signal", jax="jax.scipy.signal")
 
@@ -272,13 +276,90 @@ def _(ct, y, g, x, like):
     return lfilter(ct, one, x), of_x, None
 
 
+def _infer_lfilter_from(
+    b: ArrayType, a: ArrayType, x: ArrayType, zi: ArrayType, *, axis
+):
+    _infer_lfilter(b, a, x, axis=axis)
+    dtype = result_dtype(b, a, x, zi)
+    return ArrayType(x.shape, dtype), ArrayType(zi.shape, dtype)
+
+
+@op(
+    infer=_infer_lfilter_from,
+    spelling="scipy.signal.lfilter",
+    noun="filtered state",
+    samples=[
+        call(arg(3), arg(2, lo=0.5), arg(5), arg(2)).without("jax"),
+        call(arg(2), arg(3, lo=1.0), arg(5, 2), arg(2, 2), axis=0).without("jax"),
+        call(arg(1), arg(4, lo=1.0), arg(2), arg(3)).without("jax"),
+    ],
+)
+def lfilter_from(b, a, x, zi, *, axis=-1):
+    """Linear filter b / a along `axis` from the state `zi`; and the last state."""
+    return signal.lfilter(b, a, x, axis=axis, zi=zi)
+
+
+@lfilter_from.vjp
+def _(cts, out, b, a, x, zi, *, axis):
+    # Of  r = b x + a[0] zi - a y  over the times of `x` and as many as the state is
+    # long, the first part is zero, and the rest a[0] times the state at the end.
+    along = axis % ndim_of(x)
+    y, x, zi, end = (moveaxis(v, along, -1) for v in (out[0], x, zi, out[1]))
+    of_y, of_end = (None if ct is None else moveaxis(ct, along, -1) for ct in cts)
+    last, one = ndim_of(x) - 1, as_array(np.ones(1))
+    times, length = shape_of(x)[last], shape_of(zi)[last]
+    first = getitem(a, index=(0,))
+    longer = tuple([(0, 0)] * last + [(0, length)])
+
+    def transposed(numerator, denominator, ct):
+        back = lfilter(numerator, denominator, flip_axes(ct, (last,)))
+        return flip_axes(back, (last,))
+
+    def until(ct, stop):
+        return getitem(ct, index=(Ellipsis, Slice(None, stop)))
+
+    if of_end is None:
+        weights = pad(transposed(one, a, of_y), pad_width=longer)
+    else:
+        rest = of_end / first
+        before = pad(rest, pad_width=tuple([(0, 0)] * last + [(times, 0)]))
+        less = until(transposed(a, one, before), times)
+        of_y = -less if of_y is None else of_y - less
+        weights = concatenate(transposed(one, a, of_y), rest, axis=last)
+    head = until(weights, length)
+    of_first = reduce_sum(head * zi)
+    if of_end is not None:
+        of_first = of_first - reduce_sum(rest * end)
+    of_a = -lagged(weights, pad(y, pad_width=longer), a)
+    of_a = scatter_add(of_a, of_first, index=(0,), unique=True)
+    of_x = until(transposed(b, one, weights), times)
+    return (
+        lagged(weights, pad(x, pad_width=longer), b),
+        of_a,
+        moveaxis(of_x, -1, along),
+        moveaxis(first * head, -1, along),
+    )
+
+
 @lfilter.accept("scipy.signal:lfilter")
 def _(b, a, x, axis=-1, zi=None):
-    refuse("scipy.signal.lfilter", zi=zi)
-    x = as_array(x)
+    x, b, a = as_array(x), _vector(b), _vector(a)
     axis = normal_axis(axis, ndim_of(x))
     axis = -1 if axis == ndim_of(x) - 1 else axis
-    return lfilter(_vector(b), _vector(a), x, axis=axis)
+    if zi is None:
+        return lfilter(b, a, x, axis=axis)
+    shape = list(shape_of(x))
+    shape[axis] = max(int(shape_of(b)[0]), int(shape_of(a)[0])) - 1
+    zi = as_array(zi)
+    if ndim_of(zi) != len(shape):
+        raise ShapeError(
+            f"the state zi of shape {shape_text(shape_of(zi))} is not of shape "
+            f"{shape_text(tuple(shape))}",
+            fix="give it the axes of x, with one number for each delay along `axis`",
+        )
+    if shape_of(zi) != tuple(shape):
+        zi = broadcast_to(zi, shape=tuple(shape))
+    return lfilter_from(b, a, x, zi, axis=axis)
 
 
 def _vector(x: Any) -> Any:
