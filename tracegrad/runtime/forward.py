@@ -23,6 +23,7 @@ def jvp(
     has_aux: bool = False,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
 ) -> Any:
     """The result of `f(*primals)`, and its derivative along `tangents`.
 
@@ -34,6 +35,7 @@ def jvp(
         has_aux: whether `f` returns `(out, aux)`.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        reroll: see `grad`.
 
     Returns:
         `(out, out_tangent)`, with `has_aux` `(out, out_tangent, aux)`.  Without
@@ -49,7 +51,7 @@ def jvp(
         >>> jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))
         (6.0, 3.0)
     """
-    options = options_of("tg.jvp", backend, optimize, has_aux)
+    options = options_of("tg.jvp", backend, optimize, has_aux, reroll)
 
     def record(binder: Binder, x: tuple, t: tuple) -> Any:
         return inline_jvp(binder, x, t, has_aux)
@@ -117,6 +119,7 @@ def hvp(
     tangents: Any = None,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
 ) -> Any:
     """The Hessian of `f`, which returns one real scalar, times a vector.
 
@@ -129,6 +132,7 @@ def hvp(
             argument that is not differentiated, such as data.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        reroll: see `grad`.
 
     Returns:
         The product, in the structure of the primal that has a tangent; a tuple with an
@@ -142,7 +146,7 @@ def hvp(
         >>> hvp(lambda x: x**3, (2.0,), (1.0,))
         12.0
     """
-    options = options_of("tg.hvp", backend, optimize)
+    options = options_of("tg.hvp", backend, optimize, reroll=reroll)
 
     def make() -> Direct:
         what = "Hessian of {} times a vector."
@@ -183,6 +187,7 @@ def vhp(
     vectors: Any = None,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
 ) -> Any:
     """A vector times the Hessian of `f`: the pullback of its gradient.
 
@@ -196,6 +201,7 @@ def vhp(
             argument that is not differentiated.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        reroll: see `grad`.
 
     Returns:
         As `hvp`.
@@ -204,7 +210,7 @@ def vhp(
         >>> vhp(lambda x: x**3, (2.0,), (1.0,))
         12.0
     """
-    options = options_of("tg.vhp", backend, optimize)
+    options = options_of("tg.vhp", backend, optimize, reroll=reroll)
 
     def make() -> Direct:
         what = "A vector times the Hessian of {}."
@@ -230,6 +236,7 @@ def elementwise_grad(
     argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
 ) -> Any:
     """The derivative of each element of the result by its own element of the argument.
 
@@ -241,6 +248,7 @@ def elementwise_grad(
         argnames: or which by name.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        reroll: see `grad`.
 
     Returns:
         A function with the arguments of `f`; it returns an array in the shape of the
@@ -251,6 +259,11 @@ def elementwise_grad(
         array([2., 4.])
     """
     options = Options(
-        "elementwise_grad", argnums, argnames, backend=backend, optimize=optimize
+        "elementwise_grad",
+        argnums,
+        argnames,
+        backend=backend,
+        optimize=optimize,
+        reroll=reroll,
     )
     return compiled(f, options)

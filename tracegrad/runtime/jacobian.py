@@ -36,6 +36,7 @@ def jacrev(
     backend: str = "numpy",
     optimize: str = "readable",
     holomorphic: bool = False,
+    reroll: bool = True,
 ) -> Any:
     """The Jacobian of a function, row by row, all rows in one batched pass.
 
@@ -49,6 +50,7 @@ def jacrev(
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
         holomorphic: whether `f` is a holomorphic function.
+        reroll: see `grad`.
 
     Returns:
         A function with the arguments of `f`.  It returns the structure of the result
@@ -61,7 +63,7 @@ def jacrev(
         array([[2., 0.],
                [0., 4.]])
     """
-    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic, reroll
     return _compiled(f, Options("jacrev", *wanted), "jacobian", "Jacobian of {}.")
 
 
@@ -74,6 +76,7 @@ def jacfwd(
     backend: str = "numpy",
     optimize: str = "readable",
     holomorphic: bool = False,
+    reroll: bool = True,
 ) -> Any:
     """The Jacobian of a function, column by column, all columns in one batched pass.
 
@@ -85,7 +88,7 @@ def jacfwd(
         array([[2., 0.],
                [0., 4.]])
     """
-    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic, reroll
     return _compiled(f, Options("jacfwd", *wanted), "jacobian", "Jacobian of {}.")
 
 
@@ -99,11 +102,13 @@ def jacobian(
     optimize: str = "readable",
     holomorphic: bool = False,
     sparse: bool = False,
+    reroll: bool = True,
 ) -> Any:
     """The Jacobian of a function: `jacrev`, or in as many passes as it has colours.
 
     Args:
-        f, argnums, argnames, has_aux, backend, optimize, holomorphic: see `jacrev`.
+        f, argnums, argnames, has_aux, backend, optimize, holomorphic, reroll: see
+            `jacrev`.
         sparse: whether to return a `scipy.sparse.csr_array`, of one array by one array,
             both flat.  Its pattern is read off the program (see `tg.sparsity`), and
             columns or rows that do not overlap are differentiated together.
@@ -113,7 +118,7 @@ def jacobian(
         array([[2., 0.],
                [0., 4.]])
     """
-    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic, reroll
     options = Options("jacrev", *wanted, named="tg.jacobian")
     if sparse:
         return sparse_jacobian(f, options)
@@ -130,13 +135,15 @@ def hessian(
     optimize: str = "readable",
     holomorphic: bool = False,
     sparse: bool = False,
+    reroll: bool = True,
 ) -> Any:
     """The matrix of second derivatives: forward mode over reverse mode, in one pass.
 
     Args:
         f: a function that returns a real scalar (or arrays: then the Hessian of each
             element).
-        argnums, argnames, has_aux, backend, optimize, holomorphic: see `jacrev`.
+        argnums, argnames, has_aux, backend, optimize, holomorphic, reroll: see
+            `jacrev`.
         sparse: see `jacobian`.
 
     Returns:
@@ -147,7 +154,7 @@ def hessian(
         array([[4., 2.],
                [2., 0.]])
     """
-    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic
+    wanted = argnums, argnames, has_aux, backend, optimize, holomorphic, reroll
     options = Options("hessian", *wanted)
     if sparse:
         return sparse_jacobian(f, options)
@@ -157,7 +164,8 @@ def hessian(
 def _compiled(f: Any, options: Options, name: str, what: str) -> Compiled:
     options.check()
     binder = binder_of(f, options.op, options.backend)
-    plain = options_of(options.op, options.backend, options.optimize)
+    wanted = options.backend, options.optimize
+    plain = options_of(options.op, *wanted, reroll=options.reroll)
 
     def inlined(chosen: Options) -> Inlined:
         def record(*args: Any, **kwargs: Any) -> Any:

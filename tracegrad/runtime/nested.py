@@ -110,7 +110,7 @@ def inline_targets(
     positional = [i for i, slot in enumerate(slots) if slot.keyword is None]
     named = {slot.keyword: i for i, slot in enumerate(slots) if slot.keyword}
 
-    whole = is_whole()
+    whole = folds()
 
     def transform(builder: Any, nodes: list[Node], params: tuple, result: Tree) -> Tree:
         if whole and options.reroll:
@@ -135,10 +135,13 @@ def inline_targets(
     )
 
 
-def is_whole() -> bool:
-    """Whether no function of the user's is around: it could keep a value of a turn."""
+def folds() -> bool:
+    """Whether loops may be found again in what is recorded now.
+
+    A function of the user's around it could keep a value of a turn.
+    """
     session: Any = ACTIVE.session
-    return not session.locator.find()
+    return session.joins.folds and not session.locator.find()
 
 
 def use_rules(builder: Builder, nodes: list[Node], wrt: list[Value]) -> None:

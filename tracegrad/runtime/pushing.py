@@ -25,7 +25,7 @@ from tracegrad.runtime.derive import (
     tuple_of,
 )
 from tracegrad.runtime.derive import values_of as all_values
-from tracegrad.runtime.nested import is_whole, use_rules
+from tracegrad.runtime.nested import folds, use_rules
 from tracegrad.trace.boundary import lower
 from tracegrad.trace.proxy import make
 from tracegrad.trace.session import ACTIVE
@@ -49,7 +49,7 @@ def inline_jvp(
         op: public name, for errors.
     """
     given = [build(t, _leaf) for t in tangents]
-    whole = is_whole()
+    whole = folds()
     names = [slot.name for slot in binder.slots(primals, {}) if slot.given]
 
     def transform(

@@ -168,6 +168,7 @@ def _attempt(
                 soft=soft,
                 counting=counting,
                 joins=options.joins,
+                folds=options.reroll,
             )
     except Restart as restart:
         raise _Again(

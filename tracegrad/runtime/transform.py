@@ -56,10 +56,21 @@ def kept(function: Callable, key: Any, make: Callable[[], Any]) -> Any:
     return found[1][key]
 
 
-def options_of(op: str, backend: str, optimize: str, has_aux: bool = False) -> Options:
+def options_of(
+    op: str,
+    backend: str,
+    optimize: str,
+    has_aux: bool = False,
+    reroll: bool = True,
+) -> Options:
     """Checked options of what is compiled as a function."""
     options = Options(
-        "function", has_aux=has_aux, backend=backend, optimize=optimize, named=op
+        "function",
+        has_aux=has_aux,
+        backend=backend,
+        optimize=optimize,
+        reroll=reroll,
+        named=op,
     )
     options.check()
     return options

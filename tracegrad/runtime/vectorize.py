@@ -41,6 +41,7 @@ def vmap(
     strict: bool = False,
     backend: str = "numpy",
     optimize: str = "readable",
+    reroll: bool = True,
 ) -> Any:
     """A function of one example, made a function of a batch of examples.
 
@@ -59,6 +60,7 @@ def vmap(
         strict: refuse operations that have no batched form.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
+        reroll: see `grad`.
 
     Returns:
         A function with the arguments of `f`.
@@ -72,7 +74,7 @@ def vmap(
         >>> vmap(lambda x, y: x @ y, in_axes=(0, None))(np.eye(2), np.array([1.0, 2.0]))
         array([1., 2.])
     """
-    options = options_of("tg.vmap", backend, optimize)
+    options = options_of("tg.vmap", backend, optimize, reroll=reroll)
     binder = binder_of(f, "tg.vmap", backend)
     in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 

@@ -33,6 +33,7 @@ class Joins:
     """What becomes of the user's branches and loops that traced values decide.
 
     Attributes:
+        folds: whether loops may be found again in the trace of a part.
         identities: whether code in reach compares by identity, which is asked then.
         how: "ask" starts again at the first, to "join" them where that is proved; or
             they are "left" to Python.
@@ -43,6 +44,7 @@ class Joins:
 
     how: str = "left"
     identities: bool = False
+    folds: bool = True
     unjoined: set[object] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     warned: bool = False

@@ -119,6 +119,7 @@ def trace(
     soft: Iterable[Value] = (),
     counting: Counting | None = None,
     joins: bool = False,
+    folds: bool = True,
 ) -> Traced:
     """Call `function` on proxies and record what it computes.
 
@@ -131,13 +132,14 @@ def trace(
         soft: parameters to make static where Python asks for their values alone.
         counting: what becomes of sizes that masks decide.
         joins: whether branches and loops are joined where that is proved.
+        folds: whether transformations in the trace may find loops again.
 
     Raises:
         Restart: if a parameter or an axis must be static.
         TracegradError: if the function does what cannot be traced.
     """
     spaces = [space] if (space := _globals_of(function)) is not None else []
-    how = Joins("ask" if joins else "left")
+    how = Joins("ask" if joins else "left", folds=folds)
     while True:
         try:
             return _trace_once(
