@@ -3,6 +3,7 @@
 import array
 import collections
 import dataclasses
+import os
 import types
 
 import numpy as np
@@ -225,3 +226,30 @@ def test_arrays_that_are_only_computed_with_are_not_guarded() -> None:
         np.testing.assert_allclose(g(np.ones(2)), data.sum(axis=0))
         data[1, 0] += i
     assert len(g.specializations()) == 1
+
+
+def test_the_order_of_a_dict() -> None:
+    for kind in (dict, collections.OrderedDict):
+        rates = kind(a=1.0, b=2.0)
+
+        def f(x, rates=rates):
+            for key, rate in rates.items():
+                x = x * rate + ord(key)
+            return x
+
+        g = tg.compile(f)
+        for _ in range(3):
+            assert g(1.5) == f(1.5)
+            rates["a"] = rates.pop("a")
+
+
+def test_environment_variables(monkeypatch) -> None:
+    def f(x):
+        return x * float(os.environ.get("RATE", "1")) * float(os.getenv("SCALE", "2"))
+
+    g = tg.compile(f)
+    assert g(1.5) == f(1.5)
+    for name, value in (("RATE", "3"), ("SCALE", "5"), ("RATE", "7")):
+        monkeypatch.setenv(name, value)
+        assert g(1.5) == f(1.5)
+    assert len(g.specializations()) <= 4

@@ -34,7 +34,7 @@ from tracegrad.trace.deciding import (
     identities,
     only_calls_type,
 )
-from tracegrad.trace.frames import is_users
+from tracegrad.trace.frames import is_users, of_package
 from tracegrad.trace.interpose import CACHED, original_of
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
@@ -165,6 +165,14 @@ class Captures:
             if read.name in directly or read.name in through:
                 for x in _arrays_in(read.value):
                     yield x, read.name in directly
+
+    def asks_environment(self) -> bool:
+        """Whether the user's code reads environment variables."""
+        return any(
+            not _ENVIRONMENT.isdisjoint(code.co_names)
+            for code, _ in self._codes.values()
+            if not of_package(code.co_filename)
+        )
 
     def counted(self) -> set[str]:
         """The names of containers whose whole content reachable code asks for."""
@@ -460,6 +468,7 @@ def _is_users_module(module: ModuleType) -> bool:
 
 
 _ASKING = {"getattr", "hasattr"}
+_ENVIRONMENT = {"environ", "getenv"}
 _FOREIGN = {"builtins", "numpy", "scipy", "jax", "torch", "functools", "typing", "enum"}
 
 

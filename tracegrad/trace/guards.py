@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class Guard:
     """A condition under which a trace stays valid.
 
     Attributes:
-        kind: "captures" or "content".
+        kind: "captures", "content" or "environment".
         describe: for people.
         check: whether it holds now.
         key: equal for guards that ask the same.
@@ -84,8 +85,8 @@ def matches(value: Any, before: Any, kind: Any) -> bool:
     if kind is not type(value):
         return False
     if isinstance(value, MAPPINGS):
-        if type(before) is not dict or value.keys() != before.keys():
-            return False
+        if type(before) is not dict or list(value) != list(before):
+            return False  # the order counts, too
         return all(map(_part, value.values(), map(before.__getitem__, value)))
     if isinstance(value, set | frozenset):
         return value == before
@@ -178,6 +179,18 @@ def content_guard(name: str, x: np.ndarray) -> Guard:
 
 def _content_is(x: np.ndarray, before: bytes) -> bool:
     return digest(x) == before
+
+
+def environment_guard() -> Guard:
+    """A guard on the environment variables, which no name of a function holds."""
+    before = dict(os.environ)
+    key = tuple(before.items())
+    return Guard(
+        "environment",
+        "environment variables unchanged",
+        lambda: dict(os.environ) == before,
+        key,
+    )
 
 
 def changed_reads(captures: Captures) -> tuple[list[Read], list[Read]]:

@@ -31,6 +31,7 @@ from tracegrad.trace.guards import (
     captures_guard,
     changed_reads,
     content_guard,
+    environment_guard,
 )
 from tracegrad.trace.identity import unseen
 from tracegrad.trace.interpose import (
@@ -319,6 +320,8 @@ def _guards(session: Session) -> list[Guard]:
     captures = session.captures
     guard = captures_guard(changed_reads(captures)[0])
     found = [] if guard is None else [guard]
+    if captures.asks_environment():
+        found.append(environment_guard())
     for x, directly in captures.deciders():
         # One that is computed with shows in the graph what it is for; of one that is
         # read row by row, other rows may be for something else.
