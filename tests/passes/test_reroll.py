@@ -82,6 +82,28 @@ def in_loops(x, a):
     return np.sum(total)
 
 
+def ended_by_a_sum(x, a):
+    p, q, total = x[0], x[1], 0.0
+    for i in range(6):
+        for _ in range(5):
+            p, q = p + 0.1 * np.sin(q * a), q - 0.1 * np.cos(p)
+        total = total + (p - x[i]) ** 2 + np.exp(q)
+    return total
+
+
+def loops_of_three_depths(x, a):
+    p, total = x[0], 0.0
+    for i in range(4):
+        for _ in range(5):
+            for k in range(6):
+                p = np.sin(p) * a + x[k] * 0.1
+            total = total + p * p
+        for _ in range(3):
+            p = np.tanh(p * 1.1 - np.cos(p) * total)
+        total = np.sqrt(total + x[i]) - p
+    return total
+
+
 def kept_in_a_list(x, a):
     h, hs = x[0], []
     for i in range(12):
@@ -120,6 +142,8 @@ PROGRAMS = [
     downwards,
     first_turn_differs,
     in_loops,
+    ended_by_a_sum,
+    loops_of_three_depths,
     kept_in_a_list,
     triangle,
     fibonacci,
@@ -145,6 +169,8 @@ def test_one_loop_forward_one_backward(program) -> None:
 
 def test_loops_in_loops() -> None:
     assert loops(both(in_loops, X, 0.7, mode="function")[2]) == 2
+    assert loops(both(ended_by_a_sum, X, 0.7, mode="function")[2]) == 2
+    assert loops(both(loops_of_three_depths, X, 0.7, mode="function")[2]) == 4
 
 
 def test_as_long_for_any_number_of_turns() -> None:

@@ -142,8 +142,32 @@ class Search:
                 segment = Segment(self, first, period, turns - peeled)
                 done = segment.fold() if turns - peeled >= LEAST_TURNS else None
                 if done is not None:
+                    inner = self._inside(first, period)
+                    if inner is not None:
+                        begin, loop_nodes, end = inner
+                        return self.nodes[i:begin] + loop_nodes, end
                     return self.nodes[i:first] + done, first + period * segment.turns
             self.failed[period] = i + 1 if segment.turns > 1 else end - period
+        return None
+
+    def _inside(self, first: int, period: int) -> tuple[int, list[Node], int] | None:
+        """A loop in the first turn of another, which goes first: where, it, its end.
+
+        A loop that was entered with its inner one, `for …: for …: a` and then `b`, is
+        met at `b`, so that the outer loop is seen before the inner ones but one.
+        """
+        for k in range(first + 1, first + period):
+            places, rank = self.places[self.keys[k]], self.rank[k]
+            for j in places[rank + 1 : rank + 1 + _CANDIDATES]:
+                inner = j - k
+                turns = (first + period - k) // inner
+                turns = min(turns, (self._run_end(k, inner) - k) // inner + 1)
+                if turns < LEAST_TURNS:
+                    continue
+                segment = Segment(self, k, inner, turns)
+                done = segment.fold()
+                if done is not None:
+                    return k, done, k + inner * segment.turns
         return None
 
     def _run_end(self, i: int, period: int) -> int:
