@@ -17,6 +17,7 @@ import numpy as np
 import optree
 import pytest
 import scipy.signal
+import scipy.special
 from functions.calls import inputs
 
 import tracegrad as tg

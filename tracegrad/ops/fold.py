@@ -338,6 +338,19 @@ def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=N
     return ACCEPT[np.linalg.norm](take_as(array, dtype), None, axis, keepdims)
 
 
+@accept((np.logaddexp, "reduce"))
+def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=True):
+    refuse("np.logaddexp.reduce", out=out)
+    x = as_array(take_as(array, dtype))
+    if where is not True:
+        x = ACCEPT[np.where](where, x, -np.inf)  # what adds nothing
+    made = ACCEPT["scipy.special:logsumexp"](x, axis, keepdims=keepdims)
+    if initial is None or initial is np._NoValue:
+        return made
+    start = METHODS["astype"](as_array(initial), dtype_of(made))
+    return ACCEPT[np.logaddexp](start, made)
+
+
 @accept((np.logical_and, "reduce"), constant=True)
 def _(array, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
     refuse("np.logical_and.reduce", out=out, dtype=dtype, initial=initial, where=where)

@@ -6,13 +6,19 @@ import numpy as np
 import numpy as xp
 
 from tracegrad.errors import ArgumentError, DTypeError
-from tracegrad.ir.types import ArrayType
+from tracegrad.ir.types import ArrayType, is_scalar_literal
 from tracegrad.ops.cast import astype
 from tracegrad.ops.define import Batch, accept, op
 from tracegrad.ops.elementary import exp, expm1, log, log1p, share
 from tracegrad.ops.infer import elementwise, normal_axes, reduced_shape, refuse
 from tracegrad.ops.library import special
-from tracegrad.ops.record import as_array, as_operand, constant_of, dtype_of, ndim_of
+from tracegrad.ops.record import (
+    as_array,
+    as_operand,
+    constant_of,
+    dtype_of,
+    ndim_of,
+)
 from tracegrad.ops.reduce import sum
 from tracegrad.ops.sample import arg, call, data
 from tracegrad.ops.select import sign, where
@@ -162,6 +168,8 @@ def _(a, axis=None, b=None, keepdims=False, return_sign=False):
     x = _floating("scipy.special.logsumexp", a)
     if b is None:
         return logsumexp(x, axis=_axes(axis, ndim_of(x)), keepdims=bool(keepdims))
+    if is_scalar_literal(b):
+        b = np.asarray(b, dtype_of(x))
     b = _floating("scipy.special.logsumexp", b)
     axis = _axes(axis, max(ndim_of(x), ndim_of(b)))
     return weighted_logsumexp(x, b, axis=axis, keepdims=bool(keepdims))
@@ -249,22 +257,6 @@ def _(ct, out, x, *, axis, keepdims):
     if of_share is not None:
         parts.append(p * (of_share - sum(of_share * p, axis=axis, keepdims=True)))
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-
-
-@accept((np.logaddexp, "reduce"))
-def _(
-    array,
-    axis=0,
-    dtype=None,
-    out=None,
-    keepdims=False,
-    initial=np._NoValue,
-    where=True,
-):
-    refuse("np.logaddexp.reduce", dtype=dtype, out=out, initial=initial)
-    refuse("np.logaddexp.reduce", where=None if where is True else where)
-    x = _floating("np.logaddexp.reduce", array)
-    return logsumexp(x, axis=_axes(axis, ndim_of(x)), keepdims=bool(keepdims))
 
 
 _ALONG_AXIS = (
