@@ -315,3 +315,50 @@ def conjugate_gradient(a, b, target):
         d_size = d_alpha / curve - d_ratio * ratio / size
         d_residual = d_after
     return value, (d_a, d_residual + d_p + 2.0 * d_size * b)
+
+
+def trajectory_fit(rates, u, observed):
+    # forward
+    us = [u]
+    slopes = []
+    for _ in range(60):
+        slope = np.tanh(rates @ u)
+        slopes.append(slope)
+        u = u + 0.05 * slope
+        us.append(u)
+    gap = np.stack(us[1:]) - observed
+    value = np.mean(gap**2)
+    # backward
+    d_gap = 2.0 / gap.size * gap
+    d_rates = np.zeros_like(rates)
+    d_u = np.zeros_like(u)
+    for t in reversed(range(60)):
+        d_u = d_u + d_gap[t]
+        d_product = 0.05 * d_u * (1.0 - slopes[t] ** 2)
+        d_rates += np.outer(d_product, us[t])
+        d_u += rates.T @ d_product
+    return value, (d_rates, d_u)
+
+
+def heat_rod(conductivity, start):
+    # forward
+    u = np.zeros((41, 12))
+    u[0] = start
+    bends = []
+    for k in range(40):
+        bend = u[k, 2:] - 2.0 * u[k, 1:-1] + u[k, :-2]
+        bends.append(bend)
+        u[k + 1, 1:-1] = u[k, 1:-1] + conductivity * bend
+    value = np.sum(u[-1] ** 2)
+    # backward
+    d_u = np.zeros_like(u)
+    d_u[-1] = 2.0 * u[-1]
+    d_conductivity = 0.0
+    for k in reversed(range(40)):
+        d_row = d_u[k + 1, 1:-1]
+        d_conductivity += d_row @ bends[k]
+        d_bend = conductivity * d_row
+        d_u[k, 1:-1] += d_row - 2.0 * d_bend
+        d_u[k, 2:] += d_bend
+        d_u[k, :-2] += d_bend
+    return value, (d_conductivity, d_u[0])

@@ -168,6 +168,25 @@ def conjugate_gradient(a, b, target):
     return np.sum((x - target) ** 2)
 
 
+def trajectory_fit(rates, u, observed):
+    """Mean squared distance of a course, kept in a list, from what was observed."""
+    us = []
+    for _ in range(60):
+        u = u + 0.05 * np.tanh(rates @ u)
+        us.append(u)
+    return np.mean((np.stack(us) - observed) ** 2)
+
+
+def heat_rod(conductivity, start):
+    """Heat left at the end of a rod whose ends are cold: a row for each step."""
+    u = np.zeros((41, 12))
+    u[0] = start
+    for k in range(40):
+        bend = u[k, 2:] - 2.0 * u[k, 1:-1] + u[k, :-2]
+        u[k + 1, 1:-1] = u[k, 1:-1] + conductivity * bend
+    return np.sum(u[-1] ** 2)
+
+
 # --------------------------------------------------------------------- their arguments
 
 
@@ -284,6 +303,15 @@ def _conjugate_gradient():
     return m @ m.T + 8.0 * np.eye(8), r.normal(size=8), r.normal(size=8)
 
 
+def _trajectory_fit():
+    r = np.random.default_rng(13)
+    return r.normal(size=(3, 3)), r.normal(size=3), r.normal(size=(60, 3))
+
+
+def _heat_rod():
+    return 0.2, np.random.default_rng(14).normal(size=12)
+
+
 MODELS = {
     model.name: model
     for model in [
@@ -300,6 +328,8 @@ MODELS = {
         Model(pendulum, (0, 1, 2), _pendulum),
         Model(kalman_filter, (0, 1, 2, 3), _kalman_filter),
         Model(conjugate_gradient, (0, 1), _conjugate_gradient),
+        Model(trajectory_fit, (0, 1), _trajectory_fit),
+        Model(heat_rod, (0, 1), _heat_rod),
         Model(tariff, (0, 1), _tariff),
         Model(cube_root, 0, _cube_root),
         Model(doubled, 0, _doubled),

@@ -171,6 +171,57 @@ def test_elements_keep_their_layout() -> None:
     assert value == program(m, 0.7)
 
 
+def heat(u0, a):
+    u = np.zeros((14, 9))
+    u[0] = u0
+    for k in range(13):
+        u[k + 1, 1:-1] = u[k, 1:-1] + a * (u[k, 2:] - 2 * u[k, 1:-1] + u[k, :-2])
+    return np.sum(u[-1] ** 3)
+
+
+def wave(u0, a):
+    u = np.zeros((9, 12))
+    u[:, 0] = u0
+    u[:, 1] = np.sin(u0)
+    for k in range(2, 12):
+        u[:, k] = 0.3 * u[:, k - 1] - 0.2 * u[:, k - 2] + a * np.roll(u[:, k - 1], 1)
+        u[0, k] = u[-1, k - 1] * u[3, k]
+    return np.sum(u * np.cos(u))
+
+
+def swept(u0, a):
+    u = np.outer(u0, np.cos(u0))
+    for k in range(7, -1, -1):
+        row = u[k]
+        row += a * u[k + 1] * u[k]
+        row[1:] *= 0.5
+        u[k, 2:4] = row[:2] + u[k + 1, 2:4]
+    return np.sum(u**2)
+
+
+def twice_written(u0, a):
+    u = np.zeros((10, 9))
+    for k in range(9):
+        u[k] = u0 * a + k
+        u[k + 1] = np.tanh(u[k])
+        u[k] = u[k + 1] * u[-1]
+    return np.sum(u * np.arange(9.0))
+
+
+@pytest.mark.parametrize("program", [heat, wave, swept, twice_written])
+def test_rows_filled_by_recurrence(program) -> None:
+    g = tg.value_and_grad(program, (0, 1))
+    value, grads = g(X, 0.3)
+    assert value == program(X.copy(), 0.3)
+    flat = tg.value_and_grad(program, (0, 1), reroll=False)(X, 0.3)[1]
+    for mine, theirs in zip(grads, flat, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-13)
+    text = str(g.source())
+    assert program is swept or text.count("    for ") == 2
+    assert "d_u.copy()" not in text  # all of it in each turn takes quadratic time
+    check_transformed(program, text)
+
+
 @pytest.mark.parametrize("name", ["array", "first", "sum", "twice", "captured"])
 def test_jax_scans_what_fills_a_list(name) -> None:
     program = SHAPES[name](20)

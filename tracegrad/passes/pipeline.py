@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ir.verify import enabled, verify
+from tracegrad.ops.control import Loop, is_loop
 from tracegrad.passes import (  # noqa: F401 - some register rules
     identity,
     products,
@@ -17,6 +18,7 @@ from tracegrad.passes.around import read_around_stores
 from tracegrad.passes.calls import open_calls, tidy_calls
 from tracegrad.passes.cse import merge_common
 from tracegrad.passes.dce import drop_aliases, remove_dead_code
+from tracegrad.passes.detach import detach_parts
 from tracegrad.passes.regions import (
     listed_once,
     passed_through,
@@ -72,7 +74,7 @@ def _regions(graph: Graph, optimize: str) -> Graph:
             node = node.with_inputs(tuple([known.get(v, v) for v in node.inputs]))
         if node.regions:
             made = tuple([optimise(region, optimize) for region in node.regions])
-            node = node.changed(regions=made)
+            node = _detached(node.changed(regions=made))
             passed = passed_through(node) | shared_stacks(node)
             known.update(passed)
             read = (live - passed.keys()) | set(passed.values())
@@ -82,6 +84,16 @@ def _regions(graph: Graph, optimize: str) -> Graph:
         else:
             nodes.append(node)
     return graph.with_nodes(nodes, [known.get(v, v) for v in graph.results])
+
+
+def _detached(node: Node) -> Node:
+    """A loop whose body copies the parts that it reads after it has written."""
+    if not is_loop(node):
+        return node
+    loop = Loop.of(node)
+    body = loop.body
+    nodes = detach_parts(body.nodes, body.results, set(loop.carries))
+    return node.changed(regions=(*node.regions[:-1], body.with_nodes(nodes)))
 
 
 def _rewrite(graph: Graph, rules: dict, check: Callable[[Graph], Graph]) -> Graph:
