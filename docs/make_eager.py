@@ -35,9 +35,6 @@ and printed text included.  *differs*, *missing*: how, and why.
   the layout of the memory, and with it the name of the `grad_fn`; here it does not.
 - `where` and `masked_fill` give a gradient of 0 to what was not chosen, also where the
   slope behind it is infinite: `where(x > 0, x.log(), 0)` at 0.  PyTorch gives nan.
-- The gradient of a median goes to one element; in PyTorch equal ones share it.  Where
-  the largest or smallest of all elements is nan, all of the gradient is nan; in PyTorch
-  that element gets it.  `0 ** x` has the slope nan for negative `x`; in PyTorch -inf.
 - The gradient of `binary_cross_entropy` for a *target* is limited, as the loss is,
   where the probability is 0 or 1; in PyTorch it is infinite.
 - After `x.data = other`, backward through what was computed before reads the old

@@ -154,6 +154,8 @@ LEAVES = {
     "item": lambda t, x: x.__setitem__(0, 1),
     "turned": lambda t, x: x.unsqueeze(0)[0].t().add_(1),
     "windows": lambda t, x: x.unfold(1, 2, 1).zero_(),
+    "of_a_copy": lambda t, x: x.t().reshape(-1)[:2].zero_(),
+    "of_a_contiguous_copy": lambda t, x: x.t().contiguous()[0].add_(1),
     "of_a_result": lambda t, x: (x * 2)[0].add_(1),
     "in_a_loop": lambda t, x: (z := (x * 2).view(6)[1:], z[1:].mul_(2), z.add_(1))[2],
 }

@@ -428,7 +428,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     for place in np.ndindex(found.shape):
         values, counts = np.unique(lanes[place], return_counts=True)
         best = values[counts.argmax()]
-        found[place] = np.flatnonzero(lanes[place] == best)[-1]
+        equal = np.flatnonzero(lanes[place] == best)
+        # What is no number equals nothing.
+        found[place] = equal[-1] if equal.size else np.isnan(lanes[place]).argmax()
     places = wrap(np.expand_dims(found, axis))
     values = gather(input, axis, places)
     if not keepdim:

@@ -120,15 +120,22 @@ def check_allowed(self: Tensor, args: tuple = ()) -> bool:
             raise RuntimeError(f"a view of {LEAF}")
         if node[SEQ] < 0:
             raise RuntimeError(LEAF if root is None else f"a view of {LEAF}")
-        if root is not None and _shows_a_leaf(node):
+        if root is not None and _shows_a_leaf(node, root._node):
             raise RuntimeError(f"a view of {LEAF}")
         return True
     return any(isinstance(a, Tensor) and a._node is not None for a in args)
 
 
-def _shows_a_leaf(node: Node) -> bool:
-    """Whether a view was taken of a leaf, which may be a view itself."""
-    while node[SEQ] > 0 and versions.is_view(node) and node[INPUTS][0] is not None:
+def _shows_a_leaf(node: Node, root: Node | None) -> bool:
+    """Whether a view was taken of a leaf that is a view itself.
+
+    Args:
+        node: of the view.
+        root: that of the tensor whose memory it shows: it stands behind no view.
+    """
+    while node is not root and node[SEQ] > 0 and versions.is_view(node):
+        if node[INPUTS][0] is None:
+            return False
         node = node[INPUTS][0]
     return node[SEQ] < 0
 

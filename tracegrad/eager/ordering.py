@@ -10,7 +10,7 @@ from tracegrad.eager.arithmetic import where
 from tracegrad.eager.dtypes import from_numpy_dtype, promote_types, result_type
 from tracegrad.eager.engine import entry_of
 from tracegrad.eager.inplace import named
-from tracegrad.eager.reductions import return_type
+from tracegrad.eager.reductions import return_type, shared
 from tracegrad.eager.registry import axes_of, axis_of, torch_function
 from tracegrad.eager.runtime import general
 from tracegrad.eager.selection import gather, narrow, split
@@ -20,6 +20,7 @@ from tracegrad.ops import extreme, select
 from tracegrad.ops import quantile as quantiles
 
 median_result = return_type("median", "values", "indices")
+nanmedian_result = return_type("nanmedian", "values", "indices")
 kthvalue_result = return_type("kthvalue", "values", "indices")
 cummax_result = return_type("cummax", "values", "indices")
 cummin_result = return_type("cummin", "values", "indices")
@@ -51,10 +52,18 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     return aminmax_result(*[named(x, "AminmaxBackward0") for x in pair])
 
 
-def _chosen(x: Tensor, axis: int, rank: int, keepdim: bool, name: str) -> tuple:
-    """The element of a rank (from 0) along an axis, and where it is."""
+def _chosen(x: Tensor, axis: int, rank: Any, keepdim: bool, name: str) -> tuple:
+    """The element of a rank (from 0) along an axis, and where it is.
+
+    The rank may be an array, with one for each lane.
+    """
+    if not x._data.ndim:
+        return named(x.clone(), name), wrap(np.zeros((), np.int64))
     order = np.argsort(x._data, axis=axis, kind="stable")
-    places = np.take(order, [rank], axis=axis)
+    if isinstance(rank, int):
+        places = np.take(order, [rank], axis=axis)
+    else:
+        places = np.take_along_axis(order, rank, axis)
     if x._data.dtype.kind == "f" and name.startswith("Median"):
         bad = np.isnan(x._data)
         first = np.expand_dims(bad.argmax(axis), axis)
@@ -69,12 +78,38 @@ def _chosen(x: Tensor, axis: int, rank: int, keepdim: bool, name: str) -> tuple:
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The element in the middle, the lower one of two."""
     if dim is None:
-        flat = reshape(input, (-1,))
-        middle = (flat._data.size - 1) // 2
-        return _chosen(flat, 0, middle, False, "MedianBackward0")[0]
+        return _median_of_all(input, "MedianBackward0")
     axis = axis_of(dim, input._data.ndim)
-    middle = (input._data.shape[axis] - 1) // 2
+    count = input._data.shape[axis] if input._data.ndim else 1
+    middle = (count - 1) // 2
     return median_result(*_chosen(input, axis, middle, keepdim, "MedianBackward1"))
+
+
+def _median_of_all(input: Tensor, name: str) -> Tensor:
+    """One element; those that equal it share the derivative."""
+    data = input._data
+    bad = np.isnan(data) if data.dtype.kind == "f" else np.zeros(data.shape, bool)
+    if name.startswith("Nan") and not bad.all():
+        kept = data[~bad]
+    else:
+        kept = data.reshape(-1)
+    if not kept.size:
+        return wrap(np.asarray(np.nan, data.dtype))
+    value = np.sort(kept)[(kept.size - 1) // 2]
+    if kept.size == data.size and bad.any():
+        value = data[bad][0]
+    return shared(input, bad if value != value else data == value, name)
+
+
+@torch_function("nanmedian", methods=True)
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The element in the middle of those that are numbers, the lower one of two."""
+    if dim is None:
+        return _median_of_all(input, "NanmedianBackward0")
+    axis = axis_of(dim, input._data.ndim)
+    count = np.expand_dims((input._data == input._data).sum(axis), axis)
+    rank = np.maximum(count - 1, 0) // 2
+    return nanmedian_result(*_chosen(input, axis, rank, keepdim, "NanmedianBackward1"))
 
 
 @torch_function("kthvalue", methods=True)

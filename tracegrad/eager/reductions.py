@@ -99,6 +99,17 @@ max_result = return_type("max", "values", "indices")
 min_result = return_type("min", "values", "indices")
 
 
+def shared(input: Tensor, chosen: np.ndarray, name: str) -> Tensor:
+    """The one value of the chosen elements, which get equal parts of the derivative."""
+    if not input._data.ndim:
+        return named(clone(input), name)
+    arrays, attrs = index.subscript(input._data, np.nonzero(chosen))
+    picked = general(getitem_op, (input, *arrays), attrs)
+    made = mean_op.eager(picked, axis=None, keepdims=False)
+    made._data = np.asarray(picked._data[0])  # a mean of equal numbers may be rounded
+    return named(made, name)
+
+
 def _extreme(which: str, input: Tensor, dim: Any, keepdim: bool) -> Any:
     """Values and positions along an axis; the derivative goes to that position."""
     data = input._data
@@ -139,7 +150,12 @@ def _max_or_min(which: str, op: Any, pair: Any) -> None:
                 f"{which}(): Expected reduction dim to be specified for input.numel() "
                 "== 0. Specify the reduction dim with the 'dim' argument."
             )
-        return entry.eager(input, axis=None, keepdims=False)
+        made = entry.eager(input, axis=None, keepdims=False)
+        if made._node is not None and made._data != made._data:
+            return shared(
+                input, np.isnan(input._data), f"{which.capitalize()}Backward1"
+            )
+        return made
 
     function.__name__ = function.__qualname__ = which
     function.__doc__ = f"The {which}imum of all, along `dim`, or of two tensors."

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from tracegrad.ops.elementary import _slope_of_base, _slope_of_exponent, power
-from tracegrad.ops.record import constant_of
+from tracegrad.ops.elementary import _slope_of_base, _slope_of_exponent, log, power
+from tracegrad.ops.record import constant_of, dtype_of
 from tracegrad.ops.reduce import _centred, count_along, keep_axes, less
 from tracegrad.ops.select import where
 
@@ -21,8 +21,11 @@ def base_of_power(ct, z, x, y):
 
 
 def exponent_of_power(ct, z, x, y):
-    """As in the op."""
-    return _slope_of_exponent(ct, z, x, y)
+    """As in the op, but infinite where 0 has a negative exponent."""
+    c = constant_of(x)
+    if "c" in (dtype_of(x).kind, dtype_of(y).kind) or (c is not None and c != 0):
+        return _slope_of_exponent(ct, z, x, y)
+    return ct * (z * log(where((x == 0.0) & (y >= 0.0), 1.0, x)))
 
 
 def _of_variance(ct, y, x, *, axis, ddof, keepdims):

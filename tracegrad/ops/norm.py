@@ -69,7 +69,7 @@ def _(b, x, *, ord, axis, keepdims):
 
 @norm.vjp
 def _(ct, y, x, *, ord, axis, keepdims):
-    length = where(y > 0, y, 1.0)
+    length = where(y == 0, 1.0, y)
     if ord is None:
         direction = conj(x) if dtype_of(x).kind == "c" else x
         return keep_axes(ct / length, x, axis, keepdims) * direction
