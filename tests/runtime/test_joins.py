@@ -219,7 +219,22 @@ def loop_in_loop(a):
     return total
 
 
-@pytest.mark.parametrize("f", [newton, bounded, forever, loop_in_loop])
+def adaptive_steps(x):
+    """Heun's method, whose step grows and shrinks with the error."""
+    y, t, h = x, 0.0, 0.3
+    while t < 1.0:
+        k1 = -2.0 * y**2
+        k2 = -2.0 * (y + h * k1) ** 2
+        if abs(0.5 * h * (k2 - k1)) < 0.02:
+            y = y + 0.5 * h * (k1 + k2)
+            t = t + h
+            h = min(h * 1.5, 1.0 - t) if t < 1.0 else h
+        else:
+            h = max(0.5 * h, 1e-4)
+    return y
+
+
+@pytest.mark.parametrize("f", [newton, bounded, forever, loop_in_loop, adaptive_steps])
 def test_loops(f) -> None:
     agrees(f, [2.2, 5.3, 0.9, 33.0])
 

@@ -294,7 +294,7 @@ class Runtime:
             return function
         if function is isinstance or function is type or function is typed:
             return functools.partial(self._typed, function)
-        if DEPTH.arms:
+        if DEPTH.arms and function is not max and function is not min:
             return checked(function, staged)
         if ACTIVE.session.joins.identities and _calls_back(function):
             return functools.partial(_with_staged, function)
@@ -305,10 +305,13 @@ class Runtime:
     def _extreme(self, function: Callable, *args: Any, **named: Any) -> Any:
         """`max` and `min` of scalars, which Python finds by comparing."""
         if named or len(args) < 2 or not all(map(_is_scalar, args)):
-            return function(*args, **named)
+            plain = checked(function, staged) if DEPTH.arms else function
+            return plain(*args, **named)
         best = args[0]
         for x in args[1:]:
-            test = x > best if function is max else x < best
+            test: Any = x > best if function is max else x < best
+            if isinstance(test, Handle):  # the name is that of the result
+                test.value.hint, test.value.user = None, False
             best = self.choice(test, _constant(x), _constant(best))
         return best
 
