@@ -1,6 +1,7 @@
 """Branches on values: the trace tree, its source, its bounds."""
 
 import importlib.util
+import math
 import re
 import warnings
 
@@ -236,3 +237,53 @@ def test_jax_has_no_guards() -> None:
 def test_types_alone_have_no_values() -> None:
     with pytest.raises(tg.ControlFlowError, match=r"tg\.cond"):
         tg.grad(two, joins=False).source(tg.spec("f8[]"))
+
+
+def rooted(x):
+    try:
+        return math.sqrt(x)
+    except ValueError:
+        return -2.0 * x
+
+
+def first_log(x):
+    for k in range(3):
+        try:
+            y = math.log(x + k)
+            break
+        except ValueError:
+            continue
+    else:
+        y = 9.0 * x
+    return y + k
+
+
+def too_large(x):
+    try:
+        return math.exp(200.0 * x) * 1e-300
+    except OverflowError:
+        return x
+
+
+def helped(x):
+    def inner(v):
+        return math.acos(v) + math.log1p(v)
+
+    try:
+        return inner(x)
+    except ValueError as error:
+        return x * len(str(error))
+
+
+# The program tests what NumPy makes of the number, which warns.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("f", [rooted, first_log, too_large, helped])
+def test_what_math_raises_is_handled(f):
+    """`math` refuses what NumPy gives NaN or an infinity for."""
+    g = tg.value_and_grad(f)
+    for x in (1.5, -0.7, 0.5, 4.1, -3.3, math.inf, 0.25, -1.5):
+        value, slope = g(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-15)
+        if math.isfinite(x):
+            want = (f(x + 1e-7) - f(x - 1e-7)) / 2e-7
+            np.testing.assert_allclose(slope, want, rtol=1e-5)

@@ -217,6 +217,20 @@ def only_said(place: Location) -> bool:
     return _FILES[place.filename].said.holds(place)
 
 
+def is_tried(place: Location) -> bool:
+    """Whether a place stands in a `try` that handles exceptions."""
+    functions_in(place.filename, None)
+    return any(
+        first <= place.line <= last for first, last in _FILES[place.filename].tried
+    )
+
+
+def _tried(tree: ast.AST) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and node.handlers:
+            yield node.body[0].lineno, node.body[-1].end_lineno or node.lineno
+
+
 # ------------------------------------------------------------------ one look per file
 @dataclass(frozen=True, slots=True)
 class _File:
@@ -225,6 +239,7 @@ class _File:
     imports: list[str]
     only_calls_type: bool
     said: Said
+    tried: list[tuple[int, int]]
 
 
 _FILES: dict[str, _File] = {}
@@ -270,7 +285,8 @@ def functions_in(
         if alias.name != "*"
     ]
     calls_type = bool(lines) and _calls_type(tree)
-    _FILES[filename] = _File(lines, functions, imports, calls_type, Said(tree))
+    spans = Said(tree), list(_tried(tree))
+    _FILES[filename] = _File(lines, functions, imports, calls_type, *spans)
     return functions
 
 

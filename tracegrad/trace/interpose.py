@@ -22,10 +22,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tracegrad.ir.graph import Value
 from tracegrad.ops.cast import python_float, to_float
-from tracegrad.trace.boundary import enter, holds_handles
+from tracegrad.trace.boundary import enter, holds_handles, lower
 from tracegrad.trace.buffers import Handle
 from tracegrad.trace.callbacks import call_vectorized
+from tracegrad.trace.deciding import is_tried
 from tracegrad.trace.distributions import (
     Distribution,
     Frozen,
@@ -247,10 +249,27 @@ def _call_math(session: Session, function: Any, args: tuple, kwargs: dict) -> An
     out = call_function(session, function, args, kwargs)
     if isinstance(out, Handle) and out.dtype == bool:
         return by_python(out)
+    if isinstance(out, Handle) and any(map(is_tried, session.locator.find())):
+        _raise_as_python(session, function, args, out)
     if session.narrow and isinstance(out, Handle) and out.dtype == np.float64:
         # `math` gives Python floats, which leave an array of float32 what it is.
         return enter(session, python_float, (out,), name=f"math.{function.__name__}")
     return out
+
+
+def _raise_as_python(session: Session, function: Any, args: tuple, out: Handle) -> None:
+    """Let `math` raise what the user's code handles, where its result is not finite.
+
+    In the program of a call that has got there; NumPy's functions give NaN instead.
+    """
+    if session.values is None or out.dtype.kind != "f" or np.isfinite(out):
+        return
+    # An infinity may give an infinity, and what is no number may give no number.
+    unknown = bool(np.isnan(out))
+    if not any(np.isnan(x) if unknown else not np.isfinite(x) for x in args):
+        parts = [lower(x, []).value if isinstance(x, Handle) else x for x in args]
+        ask = session.demand.value
+        function(*[ask(v) if isinstance(v, Value) else v for v in parts])
 
 
 def _constant(session: Session, x: Handle) -> bool:
