@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from passes.filling import draw
+from passes.filling import NUMBERS, ROWS, draw
 
 import tracegrad as tg
 from tracegrad.ops.control import for_loop
@@ -149,6 +149,27 @@ def test_numbers_in_any_order_are_read_from_a_table() -> None:
     assert text.count("    for ") == 2
     flat = tg.grad(program, reroll=False)
     np.testing.assert_allclose(g(u, 0.6), flat(u, 0.6), rtol=1e-12)
+
+
+def test_loops_over_the_same_numbers_fold_around() -> None:
+    def program(w, a):
+        totals = []
+        for _ in range(5):
+            losses = []
+            for row, y in zip(ROWS, NUMBERS, strict=True):
+                gap = row @ w - y
+                w = w - a * gap * row
+                losses.append(gap * gap)
+            totals.append(np.mean(losses))
+        return totals[-1] + sum(totals)
+
+    g = tg.value_and_grad(program, (0, 1))
+    value, grads = g(X[:3], 0.1)
+    assert value == program(X[:3], 0.1)
+    assert str(g.source()).count("    for ") == 4
+    flat = tg.grad(program, (0, 1), reroll=False)(X[:3], 0.1)
+    for mine, theirs in zip(grads, flat, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10)
 
 
 def test_the_sum_of_a_list_is_made_where_its_elements_are() -> None:

@@ -40,8 +40,9 @@ def reroll(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
     needed = set(results)
     if any(node.op.guards or node.phase != FORWARD for node in kept):
         return kept
+    tables: dict[Any, Const] = {}
     for _ in range(_MAX_NESTING):
-        made = Search(kept, needed).run()
+        made = Search(kept, needed, tables).run()
         if made is None:
             break
         if enabled():
@@ -74,9 +75,12 @@ def _arrays(node: Node) -> tuple[int, ...]:
 class Search:
     """One pass over the nodes, from the first to the last."""
 
-    def __init__(self, nodes: list[Node], needed: set[Value]) -> None:
+    def __init__(
+        self, nodes: list[Node], needed: set[Value], tables: dict[Any, Const]
+    ) -> None:
         self.nodes = nodes
         self.needed = needed
+        self.tables = tables  # one array for equal numbers: loops of it are equal
         numbers: dict[Any, int] = {}
         self.keys = [numbers.setdefault(_key(n), len(numbers)) for n in nodes]
         self.arrays = [_arrays(n) for n in nodes]

@@ -380,7 +380,8 @@ class Segment:
         if key not in body.tables:
             position = self._even_value(body, node, 0, 1)
             attrs = {"index": (ARRAY,), "counts": ()}
-            made = self._record(body, node, getitem, (Const(table), position), attrs)
+            shared = self.search.tables.setdefault(key, Const(table))
+            made = self._record(body, node, getitem, (shared, position), attrs)
             body.tables[key] = made
         return body.tables[key]
 
