@@ -131,7 +131,7 @@ a gradient needs a real result, but the function returned c16[]
 `x` is differentiated but is of type str: 'abc'
   in:  tg.grad
   at:  test_errors.py:29: def total(x):
-  fix: differentiate arrays and floats only: choose others with argnums""",
+  fix: differentiate arrays and floats only: choose them with argnums""",
     ),
     (
         lambda: tg.grad(total, argnums=3)(X),

@@ -109,3 +109,61 @@ def test_a_pullback_takes_one_cotangent(cts, traced):
 
     with pytest.raises(tg.ArgumentError, match=r"one cotangent.*not [02] arguments"):
         (tg.compile(call) if traced else call)(X)
+
+
+# ---------------------------------------------------------- primals of whole numbers
+PLACES = np.array([0, 2, 1])
+
+
+def picked(p, x, places, twice):
+    picked = x[(places // 1) % 3] * p["w"] ** p["power"]
+    return {"out": picked * 2.0 if twice else picked, "nothing": None}
+
+
+PRIMALS = ({"w": X + 2.0, "power": 3}, X, PLACES, True)
+TANGENTS = ({"w": X, "power": None}, X * X, None, None)
+CT = {"out": np.array([1.0, -2.0, 0.5]), "nothing": None}
+
+
+def as_jax(w, x):
+    return 2.0 * x[PLACES] * w**3
+
+
+def pulled(x):
+    _, pullback = tg.vjp(picked, PRIMALS[0], x, *PRIMALS[2:])
+    return pullback(CT)
+
+
+def pushed(x):
+    _, f_jvp = tg.linearize(picked, PRIMALS[0], x, *PRIMALS[2:])
+    return f_jvp(*TANGENTS)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_integers_among_the_primals_have_no_derivative(traced):
+    wrap = tg.compile if traced else lambda f: f
+    _, pull = jax.vjp(as_jax, PRIMALS[0]["w"], X)
+    d_w, d_x = pull(CT["out"])
+    d_p, *rest = wrap(pulled)(X)
+    np.testing.assert_allclose(d_p["w"], d_w, rtol=1e-12)
+    np.testing.assert_allclose(rest[0], d_x, rtol=1e-12)
+    assert (d_p["power"], *rest[1:]) == (None, None, None)
+    _, t = jax.jvp(as_jax, (PRIMALS[0]["w"], X), (X, X * X))
+    out = wrap(pushed)(X)
+    np.testing.assert_allclose(out["out"], t, rtol=1e-12)
+    assert out["nothing"] is None
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_texts_among_the_primals_are_refused(traced):
+    call = lambda x: tg.vjp(lambda x, how: x * 2.0, x, "mean")[0]
+    with pytest.raises(tg.TracegradError, match="`how` is differentiated but") as e:
+        (tg.compile(call) if traced else call)(X)
+    assert "close over it: tg.vjp(lambda x: f(x, how), x)" in str(e.value)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_cotangent_of_none_is_refused(traced):
+    call = lambda x: tg.vjp(lambda x: (x, None), x)[1]((None, None))[0]
+    with pytest.raises(tg.ArgumentError, match=r"`ct\[0\]` must be an array of shape"):
+        (tg.compile(call) if traced else call)(X)

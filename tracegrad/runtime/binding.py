@@ -435,21 +435,31 @@ def resolve(
     return found, one
 
 
+# They differentiate all arguments, and pass integers and flags over.
+OF_ALL = ("tg.vjp", "tg.linearize")
+
+
 def check_differentiable(call: Call, wrt: list[int], binder: Binder, op: str) -> None:
     """Every leaf of the arguments `wrt` must be a real or complex float.
+
+    Of `OF_ALL` it may be an integer or a flag too, beside a float.
 
     Raises:
         DTypeError: an integer or a boolean.
         ArgumentError: a string, a flag, a function.
     """
-    for i in wrt:
-        parameter = call.parameters[i]
+    every = [call.parameters[i] for i in wrt]
+    passed = op in OF_ALL and any(
+        isinstance(part, Leaf) and _dtype(part.value).kind in "fc"
+        for parameter in every
+        for _, part in walk(parameter.tree, parameter.where)
+    )
+    for parameter in every:
         for where, part in walk(parameter.tree, parameter.where):
             if isinstance(part, Leaf):
                 raw = part.value
-                dtype = raw.data.type.dtype if raw.kind == "spec" else None
-                dtype = np.asarray(raw.data).dtype if dtype is None else dtype
-                if dtype.kind in "fc":
+                dtype = _dtype(raw)
+                if dtype.kind in "fc" or (passed and dtype.kind in "biu"):
                     continue
                 shape = "" if np.ndim(raw.data) == 0 else " array"
                 raise DTypeError(
@@ -460,8 +470,14 @@ def check_differentiable(call: Call, wrt: list[int], binder: Binder, op: str) ->
                     at=binder.at,
                     fix=f"pass a float{shape}: {_as_float(raw, where)}",
                 )
+            if passed and type(part.value) in (bool, int):
+                continue
             if part.value is not None:
                 raise _not_an_array(part.value, where, op, binder)
+
+
+def _dtype(raw: Raw) -> np.dtype:
+    return raw.data.type.dtype if raw.kind == "spec" else np.asarray(raw.data).dtype
 
 
 def _as_float(raw: Raw, where: str) -> str:
@@ -474,8 +490,15 @@ def _not_an_array(x: Any, where: str, op: str, binder: Binder) -> Exception:
         f"`{where}` is differentiated but is of type {type(x).__name__}: {x!r:.40}",
         op=op,
         at=binder.at,
-        fix="differentiate arrays and floats only: choose others with argnums",
+        fix=chosen_otherwise(where, op),
     )
+
+
+def chosen_otherwise(where: str, op: str) -> str:
+    """How to differentiate by something else."""
+    if op in OF_ALL:
+        return f"let the function close over it: {op}(lambda x: f(x, {where}), x)"
+    return "differentiate arrays and floats only: choose them with argnums"
 
 
 def walk(tree: Tree, where: str) -> Iterator[tuple[str, Leaf | Static]]:

@@ -472,7 +472,8 @@ def vjp(
     """The result of `f(*primals)`, and the function that pulls cotangents back.
 
     Args:
-        f: a function of arrays or structures of them; all are differentiated.
+        f: a function of arrays or structures of them; all are differentiated, but for
+            integers and flags, whose cotangents are `None`.
         *primals: its arguments.
         has_aux: whether `f` returns `(out, aux)`.
         backend: "numpy" or "jax".

@@ -359,7 +359,7 @@ def gradients(
     double = out.type.weak or out.type.dtype in (np.float64, np.complex128)
     one: Any = 1.0 if double else out.type.dtype.type(1)
     seed = builder.wrap(Const(one))
-    wrt = values_of(targets)
+    wrt = moved_values(targets)
     found = _pull(builder, nodes, [out], [seed], wrt, at)
     return as_targets(builder, found, wrt, targets)
 
@@ -378,7 +378,7 @@ def _pulled(
     cotangent = map_leaves(value, cotangent_of)
     outputs = values_of([value])
     cts = [builder.wrap(v) for v in values_of([cotangent])]
-    wrt = values_of(targets)
+    wrt = moved_values(targets)
     found = _pull(builder, nodes, outputs, cts, wrt, None)
     return Pullback(cotangent, tuple_of(as_targets(builder, found, wrt, targets)))
 
@@ -393,12 +393,12 @@ def _pushed(
     """Record a linearization: tangents of the targets in, of the result out."""
 
     def tangent_of(v: Value) -> Value:
-        hint = names[0] if len(wrt) == 1 else f"t_{v.hint}" if v.hint else None
+        hint = names[0] if len(targets) == 1 else f"t_{v.hint}" if v.hint else None
         return Value(v.type.strong, hint, wrt=v, prefix="t")
 
-    wrt = values_of(targets)
+    wrt = moved_values(targets)
     tangent = map_leaves(tuple_of(targets), tangent_of)
-    refs = [builder.wrap(t) for t in values_of([tangent])]
+    refs = [builder.wrap(t) for t in moved_values([tangent])]
     found = push_forward(builder, nodes, wrt, refs, apart=True)
     result = tangent_tree(builder, value, found)
     return Pullback(tangent, result, "pushforward", tuple(names))
@@ -440,13 +440,25 @@ def values_of(trees: Sequence[Tree]) -> list[Value]:
     return [leaf.value for tree in trees for leaf in leaves(tree)]
 
 
+def moved_values(trees: Sequence[Tree]) -> list[Value]:
+    """The values that have a derivative: among primals there may be integers."""
+    return [v for v in values_of(trees) if v.type.differentiable]
+
+
 def as_targets(
     builder: Builder,
     found: Sequence[Ref | None],
     wrt: Sequence[Value],
     targets: Sequence[Tree],
 ) -> list[Tree]:
-    """The cotangents in the structure of the arguments; zeros where none arrived."""
+    """The cotangents in the structure of the arguments; zeros where none arrived.
+
+    Args:
+        builder: records the zeros.
+        found: a cotangent for each of `wrt`.
+        wrt: the values of the targets that have a derivative.
+        targets: the arguments.  What has no derivative in them gets `None`.
+    """
     before, builder.phase = builder.phase, BACKWARD
     made = iter(
         [
@@ -455,7 +467,15 @@ def as_targets(
         ]
     )
     builder.phase = before
-    return [map_leaves(tree, lambda _: next(made)) for tree in targets]
+
+    def visit(tree: Tree) -> Tree:
+        if isinstance(tree, Branch):
+            return replace(tree, children=tuple([visit(c) for c in tree.children]))
+        if isinstance(tree, Leaf) and tree.value.type.differentiable:
+            return Leaf(next(made))
+        return Static(None)
+
+    return [visit(tree) for tree in targets]
 
 
 def _zero(builder: Builder, v: Value) -> Value:

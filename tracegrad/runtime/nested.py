@@ -16,18 +16,25 @@ from tracegrad.autodiff.activity import active_values
 from tracegrad.autodiff.reverse import pull_back
 from tracegrad.errors import ArgumentError, DTypeError, ShapeError, TracegradError
 from tracegrad.ir.graph import Node, Value
-from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, outline
+from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, outline
 from tracegrad.ir.tree import restore as restore_tree
 from tracegrad.ops.call import call, rules_used
 from tracegrad.ops.infer import same_shape, shape_text
 from tracegrad.ops.record import Builder, Ref
 from tracegrad.passes.reroll import reroll
-from tracegrad.runtime.binding import Binder, resolve, walk
+from tracegrad.runtime.binding import (
+    OF_ALL,
+    Binder,
+    chosen_otherwise,
+    resolve,
+    walk,
+)
 from tracegrad.runtime.derive import (
     arranged,
     as_targets,
     as_values,
     gradients,
+    moved_values,
     split_aux,
     tuple_of,
     values_of,
@@ -119,8 +126,9 @@ def inline_targets(
         trees = dict(zip(positional, params[0], strict=True))
         trees |= {named[key]: tree for key, tree in params[1].items()}
         targets = [trees[i] for i in wrt]
+        passed = options.op in OF_ALL and bool(moved_values(targets))
         for i, tree in zip(wrt, targets, strict=True):
-            _check(tree, slots[i].name, options.op, binder)
+            _check(tree, slots[i].name, options.op, binder, passed)
         result = as_values(result)
         value, aux = split_aux(result, options.has_aux, options.op, binder.at)
         made = record(Targets(builder, nodes, targets, one, result, value, aux))
@@ -151,8 +159,10 @@ def use_rules(builder: Builder, nodes: list[Node], wrt: list[Value]) -> None:
         builder.nodes = rules_used(builder.nodes, active)
 
 
-def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:
+def _check(tree: Tree, name: str, op: str, binder: Binder, passed: bool) -> None:
     for where, part in walk(tree, name):
+        if passed and is_whole_number(part):
+            continue
         if isinstance(part, Leaf) and not part.value.type.differentiable:
             raise DTypeError(
                 f"`{where}` is differentiated but has the type {part.value.type!r}",
@@ -166,8 +176,15 @@ def _check(tree: Tree, name: str, op: str, binder: Binder) -> None:
                 f"{type(part.value).__name__}: {part.value!r:.40}",
                 op=op,
                 at=binder.at,
-                fix="differentiate arrays and floats only: choose them with argnums",
+                fix=chosen_otherwise(name, op),
             )
+
+
+def is_whole_number(part: Leaf | Static) -> bool:
+    """Whether an argument is of integers or flags, which have no derivative."""
+    if isinstance(part, Static):
+        return type(part.value) in (bool, int)
+    return part.value.type.kind in "biu"
 
 
 def _pullback(part: Targets, op: str, binder: Binder) -> Callable:
@@ -182,7 +199,7 @@ def _pullback(part: Targets, op: str, binder: Binder) -> Callable:
             cts = _cotangents(builder, part.value, one_cotangent(given))
         except TracegradError as error:
             raise error.locate(op, session.place() or binder.at) from None
-        wrt = part.inputs()
+        wrt = moved_values(part.targets)
         found = pull_back(builder, part.nodes, outputs, cts, wrt)
         made = tuple_of(as_targets(builder, found, wrt, part.targets))
         return restore_tree(made, lambda v: make(v, session))
@@ -205,8 +222,17 @@ def _cotangents(builder: Any, value: Tree, ct: Any) -> list[Ref]:
             fix="pass a cotangent in the structure of the result",
         )
     found = []
-    for given, (where, out) in zip(leaves(level), walk(value, "ct"), strict=True):
-        x, to = given.value, out.value.type
+    cts = [part.value for _, part in walk(level, "ct")]
+    for x, (where, out) in zip(cts, walk(value, "ct"), strict=True):
+        if isinstance(out, Static):  # None, a text: whatever stands there
+            continue
+        if x is None or isinstance(x, str):
+            raise ArgumentError(
+                f"the cotangent `{where}` must be an array of shape "
+                f"{shape_text(out.value.type.shape)}, not {x!r:.40}",
+                fix="pass an array of the result's shape, such as np.zeros(shape)",
+            )
+        to = out.value.type
         ref = lower(x, []) if is_traced(x) else builder.wrap(builder.lift(x))
         if not same_shape(ref.shape, to.shape):
             raise ShapeError(

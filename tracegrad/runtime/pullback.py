@@ -269,6 +269,8 @@ def _conform_leaf(
 ) -> Any:
     if type(ct) is np.ndarray and ct.dtype == dtype and ct.shape == shape:
         return ct
+    if ct is None and dtype.kind not in "fc":
+        return ct  # of an integer, which has no derivative
     if not hasattr(ct, "dtype"):
         if isinstance(ct, list | tuple | dict) or type(ct) not in _NUMBERS:
             raise ArgumentError(
