@@ -760,3 +760,37 @@ def test_printing_warns_once(capsys) -> None:
         assert [g(1.0), g(-1.0), g(2.0)] == [2.0, 1.0, 2.0]
     assert [w.category for w in caught] == [TraceWarning]
     assert "1.0" in capsys.readouterr().out
+
+
+def kept_for_the_test(x):
+    best, turn, total, y = 0.0, 0, 0.0, x
+    while turn < 6.5 + 0.0 * x:
+        y = np.sin(y) * 1.5
+        if abs(y - best) > 1e-2:
+            total = total + y
+            best = y
+        turn += 1
+    return total
+
+
+def power_iteration(x):
+    v, before = np.ones(2), 0.0
+    matrix = np.array([[2.0 + x, 0.5], [0.5, 1.0]])
+    for k in range(60):  # noqa: B007
+        w = matrix @ v
+        length = np.linalg.norm(w)
+        v = w / length
+        if abs(length - before) < 1e-7:
+            break
+        before = length
+    return length + k
+
+
+@pytest.mark.parametrize("f", [kept_for_the_test, power_iteration])
+def test_what_only_a_test_reads_goes_to_the_next_turn(f):
+    g = tg.value_and_grad(f)
+    for x in (1.3, 0.4, 2.2):
+        value, slope = g(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-14)
+        want = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
+        np.testing.assert_allclose(slope, want, rtol=1e-5)

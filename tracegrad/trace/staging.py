@@ -336,7 +336,7 @@ class _Stager(_Identities):
             and not leaves_loop([*node.body, *node.orelse], returns=not returns)
         ):
             return self.generic_visit(node)
-        spare = self._spare(node, names, arms)
+        spare = self._spare(names, arms)
         functions = [self._arm(body, node) for body in arms]
         name = "returned" if returns else "branch"
         parts = [ast.Name(f.name, ast.Load()) for f in functions]
@@ -356,8 +356,7 @@ class _Stager(_Identities):
             or leaves_loop(node.body)
         ):
             return self.generic_visit(node)
-        spare = self._spare(node, names, (node.body,))
-        spare = [n for n in spare if n not in loads([node.test])]
+        spare = self._spare(names, (node.body,))
         made = [n for n in names if surely_binds(node.body, n)]
         plain = counted(node.body) | turns_named(node.body)
         counts = [n for n in names if n in plain or n in self._flags(names)]
@@ -376,11 +375,12 @@ class _Stager(_Identities):
         """The names of which nothing but their truth is asked."""
         return [n for n in names if is_made(n) or self.reads[n] == self.tested[n]]
 
-    def _spare(
-        self, node: ast.AST, names: list[str], arms: Sequence[list[ast.stmt]]
-    ) -> list[str]:
-        """The names that nothing reads but the arm itself that bound them."""
-        inside = Counter(loads([node]))
+    def _spare(self, names: list[str], arms: Sequence[list[ast.stmt]]) -> list[str]:
+        """The names that nothing reads but the arm itself that bound them.
+
+        The test reads, in a loop, what the turn before has bound.
+        """
+        inside = Counter([name for arm in arms for name in loads(arm)])
         return [
             n
             for n in names
