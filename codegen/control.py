@@ -19,7 +19,7 @@ from tracegrad.codegen.names import Counters
 from tracegrad.codegen.plan import Body
 from tracegrad.codegen.rebinding import kept_variable
 from tracegrad.codegen.solvers import write_solver
-from tracegrad.codegen.template import literal, name, number
+from tracegrad.codegen.template import literal, name, negated, number
 from tracegrad.codegen.turns import AllTurns, Turns, keep
 from tracegrad.ir.graph import Graph, Node, Value
 from tracegrad.ops.control import cond, is_ragged, uncounted, undefined
@@ -106,9 +106,11 @@ class ControlLowering(Lowering):
             write_jax(self, node, lambda: carry_names(self, node))
 
     def compute(self, node: Node) -> ast.expr:
-        """The expression of a node; of two truths that are only tested, with `and`."""
+        """The expression of a node; of truths that are only tested, Python's."""
         if not self._is_tested(node):
             return super().compute(node)
+        if node.op.connective == "not":
+            return negated(self.expression(node.inputs[0]))
         operator = ast.And() if node.op.connective == "and" else ast.Or()
         parts: list[ast.expr] = []
         for v in node.inputs:
@@ -118,7 +120,7 @@ class ControlLowering(Lowering):
         return ast.BoolOp(operator, parts)
 
     def _is_tested(self, node: Node) -> bool:
-        """Whether nothing but tests and such nodes read what `and` or `or` gives."""
+        """Whether nothing but tests and such nodes read what `and` or `not` gives."""
         if node.op.connective is None or not self.context.backend.mutable:
             return False
         if any(v.type.shape or v.type.kind != "b" for v in node.inputs):
@@ -305,7 +307,7 @@ class _BranchWriter:
             test = lower.expression(which)
             first, second = lines
             if not first:
-                test = ast.UnaryOp(ast.Not(), test)
+                test = negated(test)
                 first, second = second, first
             self._if(test, first, second)
         else:

@@ -10,12 +10,15 @@ from tracegrad.codegen.lower import WIDTH, Line
 from tracegrad.codegen.ownership import changing, shown_values, updated_carries
 from tracegrad.codegen.plan import Body
 from tracegrad.codegen.rebinding import is_free
-from tracegrad.codegen.template import literal, name, names_in, number
+from tracegrad.codegen.template import literal, name, names_in, negated, number
 from tracegrad.codegen.turns import Turns, with_keep
 from tracegrad.codegen.width import bounds
 from tracegrad.ir.graph import Node, Value
+from tracegrad.ir.index import ARRAY
 from tracegrad.ir.symbols import sizes_in
 from tracegrad.ops.control import RESULT, Loop
+from tracegrad.ops.index import getitem
+from tracegrad.ops.infer import same_size
 
 if TYPE_CHECKING:
     from tracegrad.codegen.control import ControlLowering, RegionLowering
@@ -126,6 +129,9 @@ class LoopWriter:
             return ast.While(ast.Constant(True), [], [])
         if node.outputs[0] in lower.all_turns.direct:
             return self._through_entries()
+        rows = self._through_rows()
+        if rows is not None:
+            return rows
         bounds = list(node.inputs[: loop.dynamic])
         start, stop = [
             lower.expression(bounds.pop(0)) if b is None else literal(b, lower.context)
@@ -147,6 +153,33 @@ class LoopWriter:
         self.position = variable, start
         return ast.For(target, turns, [], [], lineno=0)
 
+    def _through_rows(self) -> ast.For | None:
+        """`for z in observed:`, if that is all that a loop counts for."""
+        lower, node, loop = self.lower, self.node, self.loop
+        counter = loop.counter
+        readers = [n for n in loop.body.nodes if counter in n.inputs]
+        if len(readers) != 1 or counter in loop.body.results:
+            return None
+        (read,) = readers
+        if read.op is not getitem or read.attrs["index"] != (ARRAY,):
+            return None
+        base, position = read.inputs
+        start, stop = node.attrs["bounds"]
+        named = read.out.user and read.out.hint
+        if position is not counter or base not in loop.inner or not named:
+            return None
+        whole = type(start) is int and start == 0 and stop is not None
+        if not whole or not same_size(stop, base.type.shape[0]):
+            return None
+        if node.outputs[0] in lower.all_turns.read_by:
+            return None
+        rows = lower.expression(loop.invariants[loop.inner.index(base)])
+        if node.attrs["reverse"]:
+            rows = ast.Call(name("reversed"), [rows], [])
+        variable = lower.namer.claim(read.out.hint or "row")
+        lower.entries[read.out] = variable, variable
+        return ast.For(ast.Name(variable, ast.Store()), rows, [], [], lineno=0)
+
     def _test(self, header: ast.While) -> None:
         """The condition: an expression, or statements and a `break`."""
         loop, inner = self.loop, self.inner
@@ -165,7 +198,7 @@ class LoopWriter:
             header.test = holds
             return
         inner.lines.extend(lines)
-        stop = ast.If(ast.UnaryOp(ast.Not(), holds), [ast.Break()], [])
+        stop = ast.If(negated(holds), [ast.Break()], [])
         inner.emit(stop, self.node)
 
     def _rest(self, stacks: list[tuple]) -> None:
@@ -203,7 +236,11 @@ class LoopWriter:
         if turns is None:
             return
         targets = [lower.targets[v] for v in turns.stacks if v in lower.targets]
-        self.list = targets[0] if targets else lower.namer.claim(list_name(turns))
+        wanted = list_name(turns)
+        (first, *more) = turns.parts
+        if not more and not first.hint and first in self.inner.plan.producer:
+            wanted = plural(self.inner.preferred(first))
+        self.list = targets[0] if targets else lower.namer.claim(wanted)
         lower.assign(self.list, ast.List([], ast.Load()), self.node)
 
     def keep(self) -> None:

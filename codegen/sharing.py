@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Set
 
 from tracegrad.codegen.liveness import Interference, UnknownStatement, interference
+from tracegrad.codegen.template import negated
 
 _NUMBERED = re.compile(r"(.+)_\d+$")
 _OF = re.compile(r"(?:[dt]_)+")
@@ -141,6 +142,8 @@ def _drop_copies(
                 _drop_copies(inner, moved)
         if isinstance(s, ast.If) and all(isinstance(t, ast.Pass) for t in s.orelse):
             s.orelse = []
+        elif isinstance(s, ast.If) and all(isinstance(t, ast.Pass) for t in s.body):
+            s.test, s.body, s.orelse = negated(s.test), s.orelse, []
         if not isinstance(s, ast.Assign):
             continue
         parts = _parts(s)

@@ -283,6 +283,13 @@ def signs_in_line(tree: ast.expr) -> ast.expr:
     return ast.BinOp(tree.left, op, positive)
 
 
+def negated(test: ast.expr) -> ast.expr:
+    """`not a`, and `a` for a test that begins with `not`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    return ast.UnaryOp(ast.Not(), test)
+
+
 def without_sign(tree: ast.expr) -> ast.expr | None:
     """`a` if the expression has a minus that applies to it all, else None."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):

@@ -102,3 +102,34 @@ def test_deep_nests_are_written_in_no_time() -> None:
     text = str(tg.grad(lambda x: nest(9, x, 0.5 * x)[0]).source(1.0))
     assert text.count("if ") >= 9
     assert time.perf_counter() - start < 20.0
+
+
+def test_rows_are_gone_through_as_the_user_wrote_it() -> None:
+    def filtered(mean, decay, observed):
+        for z in observed:
+            gap = np.sin(z) - mean
+            mean = mean + decay * gap * z
+        return np.sum(mean)
+
+    mean, rows = np.array([0.5, 1.0]), np.linspace(0.0, 1.0, 12).reshape(6, 2)
+    gradient = tg.grad(filtered, argnums=1)
+    text = body(gradient.source(mean, 0.4, rows))
+    assert "    for z in observed:\n" in text and "for t" in text
+    ahead, behind = [filtered(mean, 0.4 + h, rows) for h in (1e-6, -1e-6)]
+    slope = (ahead - behind) / 2e-6
+    np.testing.assert_allclose(gradient(mean, 0.4, rows), slope, rtol=1e-8)
+
+
+def test_a_while_that_ends_after_several_steps_breaks() -> None:
+    def grown(x):
+        n = 0
+        while not (n > 5 or np.sum(x) > 100.0):
+            x = x * 1.5
+            n = n + 1
+        return np.sum(x)
+
+    gradient = tg.grad(grown)
+    text = body(gradient.source(np.ones(3)))
+    assert "if greater:\n            break" in text and "logical_not" not in text
+    np.testing.assert_allclose(gradient(np.ones(3)), 1.5**6)
+    np.testing.assert_allclose(gradient(np.array([60.0, 50.0])), 1.0)

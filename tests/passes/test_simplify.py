@@ -208,7 +208,7 @@ def test_rewrites_keep_values_and_all_rules_fire(monkeypatch) -> None:
     defined -= {"transpose_product", "add_again", "sum_of_product"}
     defined -= {"negate_diagonal", "add_diagonals", "select_diagonal"}
     defined -= {"multiply_by_constant", "multiply_by_reciprocal", "cancel_size"}
-    defined -= {"sum_of_transpose", "factor_batch"}
+    defined -= {"sum_of_transpose", "factor_batch", "list_stored_elements"}
     assert defined - {name for name, count in fired.items() if count} == set()
 
 
@@ -524,3 +524,23 @@ def test_signs_stay_outside_of_flags_and_of_unsigned_integers(f, dtype) -> None:
     assert slope.dtype == (
         np.float64 if value.dtype == np.float64 and dtype == np.float64 else dtype
     )
+
+
+@pytest.mark.parametrize(
+    ("order", "listed"),
+    [((0, 1), True), ((1, 0), True), ((-1, 0), True), ((0, 1, 0), True), ((1,), False)],
+)
+def test_elements_that_are_all_stored_are_a_list(order, listed) -> None:
+    builder = Builder(phase=BACKWARD)
+    x, *updates = [Value(ArrayType(s, F8), "x") for s in ((2,), (), (), ())]
+    made = OPS["zeros_like"](builder.wrap(x), dtype=None)
+    for i, update in zip(order, updates, strict=False):
+        made = OPS["setitem"](made, builder.wrap(update), index=(i,), unique=True)
+    graph = Graph("f", [x, *updates], builder.nodes, [made.value])
+    found = optimise(graph)
+    assert ("array" in {node.op.name for node in found.nodes}) == listed
+    values = [np.zeros(2), np.float64(1.5), np.float64(-2.0), np.float64(0.5)]
+    wanted = np.zeros(2)
+    for i, value in zip(order, values[1:], strict=False):
+        wanted[i] = value
+    np.testing.assert_array_equal(evaluate(found, values)[0], wanted)

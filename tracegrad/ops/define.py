@@ -84,7 +84,7 @@ class Op:
         spelling: how the user writes it, for errors (`np.tanh`).
         cheap: whether recomputing costs no more than one arithmetic operation.
         finite: whether its value and its slope are finite wherever its inputs are.
-        connective: "and" or "or", which Python code writes for it between two truths.
+        connective: "and", "or" or "not", which Python code writes for it of truths.
         linear: whether the op is linear in all of its inputs together; or the names of
             those that it is linear in, the others being indices.
         inplace: body that updates the first input in place, for code generation.

@@ -312,6 +312,9 @@ def logical_not(x):
     return xp.logical_not(x)
 
 
+logical_not.connective = "not"
+
+
 @op(
     infer=elementwise(np.bitwise_and, python=True),
     vjp=[None, None],

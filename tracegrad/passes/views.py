@@ -9,15 +9,48 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.ir.graph import Const, Node
+from tracegrad.ir.graph import Const, Node, Value
 from tracegrad.ops.cast import astype
-from tracegrad.ops.create import full, full_like, size
+from tracegrad.ops.create import full, full_like, size, zeros_like
 from tracegrad.ops.index import FULL, getitem
 from tracegrad.ops.infer import normal_axes
+from tracegrad.ops.join import array
 from tracegrad.ops.reduce import mean, sum
+from tracegrad.ops.scatter import setitem
 from tracegrad.ops.shape import broadcast_to, ravel, reshape, transpose
 from tracegrad.passes.rewrite import Rewriter, rewrites
 from tracegrad.passes.simplify import number
+
+# A vector of at most so many elements, each stored by itself, is written as a list.
+_LISTED = 4
+
+
+@rewrites(setitem, last=True)
+def list_stored_elements(r: Rewriter, node: Node) -> Any:
+    """Zeros whose elements are all stored, one by one: `array([a, b])`."""
+    t = node.outputs[0].type
+    if t.ndim != 1 or type(t.shape[0]) is not int or t.shape[0] > _LISTED:
+        return None
+    parts: dict[int, Value] = {}
+    made: Node | None = node
+    while made is not None and made.op is setitem:
+        base, update, *indices = made.inputs
+        index = made.attrs["index"]
+        if indices or len(index) != 1 or type(index[0]) is not int:
+            return None
+        if update.type.shape or update.type.weak or update.type.dtype != t.dtype:
+            return None
+        parts.setdefault(index[0] % t.shape[0], update)
+        if r.counts.get(base, 1) > 1:
+            made = r.source(base, zeros_like, alone=False)
+        else:
+            made = r.made_by.get(base)
+        if made is not None and not made.derived:
+            return None
+    if made is None or made.op is not zeros_like or len(parts) < t.shape[0]:
+        return None
+    order = range(t.shape[0])
+    return array(*[r.ref(parts[i]) for i in order], structure=tuple(order))
 
 
 @rewrites(transpose)

@@ -44,8 +44,7 @@ def kalman_filter(a, h, q, r, observed):
     mean = np.zeros(2)
     cov = np.eye(2)  # models.py:140
     loss = 0.0
-    for t in range(20):  # models.py:142
-        z = observed[t]  # models.py:142
+    for z in observed:  # models.py:142
         mean = a @ mean  # models.py:143
         cov = a @ cov @ a.T + q  # models.py:144
         gap = z - h @ mean  # models.py:145
@@ -68,8 +67,7 @@ def kalman_filter_vjp(a, h, q, r, observed):
     cov = np.eye(2)  # models.py:140
     loss = 0.0
     turns = []
-    for t in range(20):  # models.py:142
-        z = observed[t]  # models.py:142
+    for z in observed:  # models.py:142
         mean_2 = a @ mean  # models.py:143
         matmul = a @ cov
         cov_2 = matmul @ a.T + q  # models.py:144
@@ -131,8 +129,7 @@ def kalman_filter_value_and_grad(a, h, q, r, observed):
     cov = np.eye(2)  # models.py:140
     loss = 0.0
     turns = []
-    for t in range(20):  # models.py:142
-        z = observed[t]  # models.py:142
+    for z in observed:  # models.py:142
         mean_2 = a @ mean  # models.py:143
         matmul = a @ cov
         cov_2 = matmul @ a.T + q  # models.py:144

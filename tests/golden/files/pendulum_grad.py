@@ -83,9 +83,8 @@ def pendulum_vjp(y, stiffness, damping):
     out = 0.5 * y[1] ** 2 + stiffness * diff  # models.py:135
 
     def pullback(d_out):
-        d_y = np.zeros_like(y)
-        d_y[1] = d_out * y[1]
-        d_y[0] = d_out * stiffness * np.sin(y[0])  # of models.py:135
+        # of models.py:135
+        d_y = np.array([d_out * stiffness * np.sin(y[0]), d_out * y[1]])
         d_stiffness = d_out * diff
         d_damping = 0.0
         # of models.py:130
@@ -93,22 +92,24 @@ def pendulum_vjp(y, stiffness, damping):
             d_product = 0.0016666666666666668 * d_y
             d_k3 = 2.0 * d_product  # of models.py:134
             d_damping -= d_product[1] * total_3[1]
-            d_stiffness -= d_product[1] * sin_4  # of models.py:127
-            d_total_3 = np.zeros_like(y_2)
-            d_total_3[0] = d_product[1] * -stiffness * np.cos(total_3[0])
-            d_total_3[1] = d_product[0] - d_product[1] * damping  # of models.py:126
+            d_stiffness -= d_product[1] * sin_4
+            # of models.py:127
+            d_product_2 = d_product[1] * -stiffness * np.cos(total_3[0])
+            # of models.py:126
+            d_total_3 = np.array([d_product_2, d_product[0] - d_product[1] * damping])
             d_k3_2 = d_k3 + 0.01 * d_total_3  # of models.py:133
             d_damping -= d_k3_2[1] * total_2[1]
-            d_stiffness -= d_k3_2[1] * sin_3  # of models.py:127
-            d_total_2 = np.zeros_like(y_2)
-            d_total_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2[0])
-            d_total_2[1] = d_k3_2[0] - d_k3_2[1] * damping  # of models.py:126
+            d_stiffness -= d_k3_2[1] * sin_3
+            # of models.py:127
+            d_product_3 = d_k3_2[1] * -stiffness * np.cos(total_2[0])
+            # of models.py:126
+            d_total_2 = np.array([d_product_3, d_k3_2[0] - d_k3_2[1] * damping])
             d_k2 = d_k3 + 0.005 * d_total_2  # of models.py:132
             d_damping -= d_k2[1] * total[1]
-            d_stiffness -= d_k2[1] * sin_2  # of models.py:127
-            d_total = np.zeros_like(y_2)
-            d_total[0] = d_k2[1] * -stiffness * np.cos(total[0])
-            d_total[1] = d_k2[0] - d_k2[1] * damping  # of models.py:126
+            d_stiffness -= d_k2[1] * sin_2
+            d_product_4 = d_k2[1] * -stiffness * np.cos(total[0])  # of models.py:127
+            # of models.py:126
+            d_total = np.array([d_product_4, d_k2[0] - d_k2[1] * damping])
             d_y = d_y + d_total_3 + d_total_2 + d_total
             d_k1 = d_product + 0.005 * d_total  # of models.py:131
             d_damping -= d_k1[1] * y_2[1]
@@ -147,31 +148,29 @@ def pendulum_value_and_grad(y, stiffness, damping):
     d_stiffness = 1.0 - np.cos(y[0])
     out = 0.5 * y[1] ** 2 + stiffness * d_stiffness  # models.py:135
     # backward
-    d_y = np.zeros_like(y)
-    d_y[1] = y[1]
-    d_y[0] = stiffness * np.sin(y[0])  # of models.py:135
+    d_y = np.array([stiffness * np.sin(y[0]), y[1]])  # of models.py:135
     d_damping = 0.0
     # of models.py:130
     for y, sin, total, sin_2, total_2, sin_3, total_3, sin_4 in reversed(turns):
         d_product = 0.0016666666666666668 * d_y
         d_k3 = 2.0 * d_product  # of models.py:134
         d_damping -= d_product[1] * total_3[1]
-        d_stiffness -= d_product[1] * sin_4  # of models.py:127
-        d_total_3 = np.zeros_like(y)
-        d_total_3[0] = d_product[1] * -stiffness * np.cos(total_3[0])
-        d_total_3[1] = d_product[0] - d_product[1] * damping  # of models.py:126
+        d_stiffness -= d_product[1] * sin_4
+        d_product_2 = d_product[1] * -stiffness * np.cos(total_3[0])  # of models.py:127
+        # of models.py:126
+        d_total_3 = np.array([d_product_2, d_product[0] - d_product[1] * damping])
         d_k3_2 = d_k3 + 0.01 * d_total_3  # of models.py:133
         d_damping -= d_k3_2[1] * total_2[1]
-        d_stiffness -= d_k3_2[1] * sin_3  # of models.py:127
-        d_total_2 = np.zeros_like(y)
-        d_total_2[0] = d_k3_2[1] * -stiffness * np.cos(total_2[0])
-        d_total_2[1] = d_k3_2[0] - d_k3_2[1] * damping  # of models.py:126
+        d_stiffness -= d_k3_2[1] * sin_3
+        d_product_3 = d_k3_2[1] * -stiffness * np.cos(total_2[0])  # of models.py:127
+        # of models.py:126
+        d_total_2 = np.array([d_product_3, d_k3_2[0] - d_k3_2[1] * damping])
         d_k2 = d_k3 + 0.005 * d_total_2  # of models.py:132
         d_damping -= d_k2[1] * total[1]
-        d_stiffness -= d_k2[1] * sin_2  # of models.py:127
-        d_total = np.zeros_like(y)
-        d_total[0] = d_k2[1] * -stiffness * np.cos(total[0])
-        d_total[1] = d_k2[0] - d_k2[1] * damping  # of models.py:126
+        d_stiffness -= d_k2[1] * sin_2
+        d_product_4 = d_k2[1] * -stiffness * np.cos(total[0])  # of models.py:127
+        # of models.py:126
+        d_total = np.array([d_product_4, d_k2[0] - d_k2[1] * damping])
         d_y = d_y + d_total_3 + d_total_2 + d_total
         d_k1 = d_product + 0.005 * d_total  # of models.py:131
         d_damping -= d_k1[1] * y[1]

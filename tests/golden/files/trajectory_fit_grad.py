@@ -52,11 +52,11 @@ def trajectory_fit_vjp(rates, u, observed):
     """
     check_arguments(rates, u, observed)
     # forward
-    turns = []
+    tanhs = []
     us = [u]
     for _ in range(60):  # models.py:175
         tanh = np.tanh(rates @ u)  # models.py:175
-        turns.append(tanh)
+        tanhs.append(tanh)
         u = u + 0.05 * tanh
         us.append(u)  # models.py:175
     diff = np.stack(us[1:]) - observed
@@ -67,7 +67,7 @@ def trajectory_fit_vjp(rates, u, observed):
         d_u = np.zeros_like(u)
         d_rates = np.zeros_like(rates)
         for t in reversed(range(60)):  # of models.py:175
-            tanh = turns[t]
+            tanh = tanhs[t]
             d_u = d_u + d_diff[t]
             d_product = 0.05 * d_u * (1.0 - tanh * tanh)
             d_rates += d_product[:, None] * us[t]
@@ -83,11 +83,11 @@ def trajectory_fit_value_and_grad(rates, u, observed):
     """
     check_arguments(rates, u, observed)
     # forward
-    turns = []
+    tanhs = []
     us = [u]
     for _ in range(60):  # models.py:175
         tanh = np.tanh(rates @ u)  # models.py:175
-        turns.append(tanh)
+        tanhs.append(tanh)
         u = u + 0.05 * tanh
         us.append(u)  # models.py:175
     diff = np.stack(us[1:]) - observed
@@ -97,7 +97,7 @@ def trajectory_fit_value_and_grad(rates, u, observed):
     d_u = np.zeros_like(u)
     d_rates = np.zeros_like(rates)
     for t in reversed(range(60)):  # of models.py:175
-        tanh = turns[t]
+        tanh = tanhs[t]
         d_u = d_u + d_diff[t]
         d_product = 0.05 * d_u * (1.0 - tanh * tanh)
         d_rates += d_product[:, None] * us[t]
