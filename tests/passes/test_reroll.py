@@ -311,3 +311,24 @@ def test_constants_that_change_once_make_two_loops() -> None:
     assert rolled[0] == flat[0] == f(x)
     np.testing.assert_allclose(rolled[1], flat[1], rtol=1e-13)
     assert loops(graph) == 4
+
+
+def test_a_python_float_may_be_where_a_loop_begins() -> None:
+    def f(theta, u):
+        us = [u]
+        for _ in range(20):
+            u = u + 0.1 * theta[0] * u * (1.0 - u / theta[1])
+            us.append(u)
+        return np.sum(np.array(us) ** 2)
+
+    for theta in (np.array([0.9, 2.0]), np.array([0.9, 2.0], dtype=np.float32)):
+        rolled, flat, graph = both(f, theta, 0.3)
+        assert rolled[0] == flat[0] == f(theta, 0.3)
+        assert rolled[0].dtype == f(theta, 0.3).dtype
+        np.testing.assert_allclose(rolled[1], flat[1], rtol=1e-6)
+        assert loops(graph) == 2
+    text = str(tg.grad(f).source(np.array([0.9, 2.0]), 0.3))
+    assert text.count("us.append(u)") == 1
+    assert "concatenate" not in text
+    on_jax = tg.value_and_grad(f, backend="jax")(np.array([0.9, 2.0]), 0.3)
+    np.testing.assert_allclose(on_jax[0], f(np.array([0.9, 2.0]), 0.3), rtol=1e-9)

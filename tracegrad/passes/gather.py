@@ -250,9 +250,10 @@ class _Gather:
         for k, (start, after) in enumerate(zip(loop.starts, loop.nexts, strict=True)):
             if after is not result or start is not parts[0].values[0]:
                 continue
-            if start.type != stack_row(source):
-                continue
-            made = Value(stack_type(start.type, source.type.shape[0] + 1))
+            row = stack_row(source)
+            if start.type != row and start.type.strong != row:
+                continue  # the list makes an array of a Python float
+            made = Value(stack_type(row, source.type.shape[0] + 1))
             made.hint, made.user = source.hint, source.user
             attrs = {**node.attrs, "saved": (*node.attrs["saved"], k)}
             self.changed[traced] = node.changed(

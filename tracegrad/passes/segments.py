@@ -267,8 +267,10 @@ class Segment:
                 at, output = flow.source
                 made = self.node(0, at).outputs[output].type
                 have = flow.value.type
-                # `total = 0.0` is a float64 as soon as one is added.
-                weak = made.weak != have.weak and not isinstance(flow.value, Const)
+                # `total = 0.0` is a float64 as soon as one is added; so is an argument
+                # that is a Python float, and all of a turn has the types of the next.
+                given = isinstance(flow.value, Const) or have.dtype.char in "dD"
+                weak = made.weak != have.weak and not (have.weak and given)
                 if weak or (made.shape, made.dtype) != (have.shape, have.dtype):
                     odd.setdefault((at, output, flow.value), []).append(offset)
         return all(self._widen(*key, offsets) for key, offsets in odd.items())
