@@ -135,6 +135,17 @@ class _Again(Exception):
         self.scalars, self.axes = scalars, axes
 
 
+def _given(call: Call, parameters: list[Parameter]) -> tuple[list, dict]:
+    """The arguments of the function, by position and by name."""
+    args, kwargs = [], {}
+    for bound, parameter in zip(call.parameters, parameters, strict=True):
+        if bound.keyword is None:
+            args.append(parameter.tree)
+        else:
+            kwargs[bound.keyword] = parameter.tree
+    return args, kwargs
+
+
 def _attempt(
     function: Callable,
     binder: Binder,
@@ -151,12 +162,7 @@ def _attempt(
         _Again: some of what the plan leaves open must be a number.
     """
     parameters, examples, places = _parameters(call, plan)
-    args, kwargs = [], {}
-    for bound, parameter in zip(call.parameters, parameters, strict=True):
-        if bound.keyword is None:
-            args.append(parameter.tree)
-        else:
-            kwargs[bound.keyword] = parameter.tree
+    args, kwargs = _given(call, parameters)
     numbers = None if call.has_specs else _numbers(examples)
     noted: list[SizeFact] | None = [] if options.backend == "jax" else None
     try:

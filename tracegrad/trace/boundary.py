@@ -20,6 +20,7 @@ from tracegrad.errors import (
     UnsupportedError,
 )
 from tracegrad.ir.graph import Const, Node, Value
+from tracegrad.ir.location import Location
 from tracegrad.ir.types import Dim
 from tracegrad.ops.index import getitem
 from tracegrad.ops.record import Ref, Returned
@@ -255,22 +256,25 @@ def enter(
                 )
         if isinstance(error, TracegradError):
             raise error.locate(name, chain[-1] if chain else None) from None
-        at = chain[-1] if chain else None
-        if "'Ref'" in str(error):
-            raise StaticArgumentError(
-                f"{name} has to know the numbers in an array when it is traced",
-                op=name,
-                at=at,
-                fix="give plain numbers, or a list of them",
-            ) from None
-        # A wrong keyword, or what NumPy itself refuses.
-        raise ArgumentError(str(error), op=name, at=at) from error
+        raise _refused(error, name, chain[-1] if chain else None) from error
     if not isinstance(out, Ref) and not sources:
         _note_content(session, args)
     result = lift(out, session, sources, args, fresh)
     if named:
         name_result(result, session)
     return result
+
+
+def _refused(error: Exception, name: str | None, at: Location | None) -> TracegradError:
+    """The error for a wrong keyword, or for what NumPy itself refuses."""
+    if "'Ref'" in str(error):
+        return StaticArgumentError(
+            f"{name} has to know the numbers in an array when it is traced",
+            op=name,
+            at=at,
+            fix="give plain numbers, or a list of them",
+        )
+    return ArgumentError(str(error), op=name, at=at)
 
 
 def _plain_ints(x: Any, session: Session) -> Any:

@@ -194,13 +194,15 @@ def call_vectorized(session: Session, f: Any, args: tuple, kwargs: dict) -> Any:
             fix="write it for whole arrays, with np.where for its branches",
         )
     rows = [out, *[call([a[i] for a in flat]) for i in range(1, count)]]
-    made: Any
-    if isinstance(out, tuple):
+    return _as_types(_stacked(session, rows, shape), f.otypes)
+
+
+def _stacked(session: Session, rows: list[Any], shape: tuple[int, ...]) -> Any:
+    """The results for all elements as arrays of a shape."""
+    if isinstance(rows[0], tuple):
         columns = zip(*rows, strict=True)
-        made = tuple([np.stack(_scalars(session, c)).reshape(shape) for c in columns])
-    else:
-        made = np.stack(_scalars(session, rows)).reshape(shape)
-    return _as_types(made, f.otypes)
+        return tuple([_stacked(session, list(c), shape) for c in columns])
+    return np.stack(_scalars(session, rows)).reshape(shape)
 
 
 def _scalars(session: Session, parts: Any) -> list:

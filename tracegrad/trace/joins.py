@@ -192,23 +192,8 @@ def joined(
             tried.finish(arm(), returning)
         ways.append(tried.way)
     join = _Join(session, where, ways)
-    kept: dict[str, Any] = {}
-    made: dict[str, int] = {}
-    for name in () if returning else [n for n in names if n not in spare]:
-        a, b = [way.objects[name] for way in ways]
-        if a is b or same(a, b):
-            kept[name] = a
-        elif name in flags and type(a) is type(b) is bool:
-            kept[name] = _truth(session, which, a)
-        elif any(name not in way.values for way in ways) or (
-            bool in (type(a), type(b)) and name not in flags
-        ):
-            raise Refused(f"its arms leave `{hint_of(name)}` different")
-        else:
-            i = join.add([way.values[name] for way in ways], hint_of(name), True)
-            if i is None:
-                raise Refused(f"its arms leave `{name}` two names of one value")
-            made[name] = i
+    bound = () if returning else [n for n in names if n not in spare]
+    kept, made = _of_names(join, which, bound, flags)
     buffers: dict[Buffer, int | None] = {}
     for buffer in dict.fromkeys([b for way in ways for b in way.buffers]):
         pair = [way.buffers.get(buffer, buffer.value) for way in ways]
@@ -225,6 +210,30 @@ def joined(
         parts = [way.objects[name] for way in ways]
         put(cells[name], join.array(outputs[i], parts))
     return _returned(join, ways, numbers, outputs) if returning else None
+
+
+def _of_names(
+    join: _Join, which: Value, names: Sequence[str], flags: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """What names are bound to behind a branch: an object, or the number of a result."""
+    kept: dict[str, Any] = {}
+    made: dict[str, int] = {}
+    for name in names:
+        a, b = [way.objects[name] for way in join.ways]
+        if a is b or same(a, b):
+            kept[name] = a
+        elif name in flags and type(a) is type(b) is bool:
+            kept[name] = _truth(join.session, which, a)
+        elif any(name not in way.values for way in join.ways) or (
+            bool in (type(a), type(b)) and name not in flags
+        ):
+            raise Refused(f"its arms leave `{hint_of(name)}` different")
+        else:
+            i = join.add([way.values[name] for way in join.ways], hint_of(name), True)
+            if i is None:
+                raise Refused(f"its arms leave `{name}` two names of one value")
+            made[name] = i
+    return kept, made
 
 
 def _truth(session: Session, which: Value, of_first: bool) -> Handle:
