@@ -158,6 +158,8 @@ class FunctionBuilder:
             elif reads or v in self.routine.graph.results or self._typed(v):
                 variable = self.namer.claim(stem)
                 lower.variables[v] = variable
+                if variable != stem:  # `d_w_2` is the cotangent of `w_2`
+                    lower.stems[v] = variable
                 target = ast.Name(variable, ast.Store())
                 self.head.append(ast.Assign([target], where, lineno=0))
 
@@ -384,12 +386,10 @@ def check_arguments(routine: Routine, context: Context) -> ast.FunctionDef | Non
         body += _check_static(parameter.tree, name(parameter.name), context)
         for path, leaf in paths(parameter.tree):
             array = where[leaf.value] = _access(name(parameter.name), path, context)
-            shape = leaf.value.type.shape
-            if not leaf.value.type.weak and shape:
-                kind = _kind(leaf.value, routine)
-                parts.append(f"{kind}{to_source(array)}[{', '.join(map(str, shape))}]")
-                arrays.append(array)
-    if parts:
+            sizes = ", ".join(map(str, leaf.value.type.shape))
+            parts.append(f"{_kind(leaf.value, routine)}{to_source(array)}[{sizes}]")
+            arrays.append(array)
+    if any(v.type.shape for v in where):  # numbers alone are not worth a function
         spec: ast.expr = ast.Constant("; ".join(parts).replace('"', "'"))
         call = context.call_function(check_arrays, [spec, *arrays])
         body.append(ast.Expr(call))
@@ -409,13 +409,15 @@ def _kind(v: Value, routine: Routine) -> str:
     """What `check_arrays` is told of the dtype that an argument must have."""
     if v.type.kind == "c":
         return "complex "
+    if v.type.weak:
+        return ""  # a Python number
     return "float " if v in routine.wrt and v.type.kind == "f" else ""
 
 
 def _check_static(tree: Tree, where: ast.expr, context: Context) -> list[ast.stmt]:
-    """A refusal of other flags and numbers than those that decided the program."""
+    """A refusal of what decided the program: other structures, flags and numbers."""
     if isinstance(tree, Branch):
-        made = []
+        made = _check_structure(tree, where, context)
         for key, child in zip(tree.keys, tree.children, strict=True):
             inner = _access(where, ((tree.kind, key),), context)
             made += _check_static(child, inner, context)
@@ -427,6 +429,25 @@ def _check_static(tree: Tree, where: ast.expr, context: Context) -> list[ast.stm
     test = ast.Compare(where, [ast.IsNot() if is_none else ast.NotEq()], [value])
     wanted = ast.Compare(where, [ast.Is() if is_none else ast.Eq()], [value])
     return [_refusal(test, f"derived for {to_source(wanted)}")]
+
+
+def _check_structure(tree: Branch, where: ast.expr, context: Context) -> list[ast.stmt]:
+    """A refusal of a dict with other keys, or of a list or tuple of another length.
+
+    In their order, for the function may have gone through them in it.
+    """
+    if tree.kind == "dict":
+        found: ast.expr = ast.List([ast.Starred(where, ast.Load())], ast.Load())
+        keys = [literal(key, context) for key in tree.keys]
+        wanted: ast.expr = ast.List(keys, ast.Load())
+    elif tree.kind in ("list", "tuple"):
+        found = ast.Call(name("len"), [where], [])
+        wanted = ast.Constant(len(tree.keys))
+    else:
+        return []
+    test = ast.Compare(found, [ast.NotEq()], [wanted])
+    needed = to_source(ast.Compare(found, [ast.Eq()], [wanted]))
+    return [_refusal(test, f"derived for {needed}")]
 
 
 def _check_fact(fact: SizeFact, context: Context) -> ast.stmt:

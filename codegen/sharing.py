@@ -56,7 +56,7 @@ def share_names(
         apart = interference(function, tracked)
     except UnknownStatement:
         return
-    chosen = _chosen(wanted, apart)
+    chosen = _chosen(wanted, apart, names)
     if chosen:
         _rename(function, chosen)
         _drop_copies(function.body, moved)
@@ -83,9 +83,10 @@ def _wanted(
             yield name, copy
 
 
-def _by_number(pair: tuple[str, str]) -> tuple[str, int]:
+def _by_number(pair: tuple[str, str]) -> tuple[bool, str, int]:
+    """Values before their cotangents, which keep to what these are called."""
     base, name = pair
-    return base, int(name[len(base) + 1 :])
+    return bool(_OF.match(base)), base, int(name[len(base) + 1 :])
 
 
 def _copies(function: ast.FunctionDef) -> set[tuple[str, str]]:
@@ -107,14 +108,22 @@ def _parts(s: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
     return [(target, s.value)]
 
 
-def _chosen(wanted: Iterable[tuple[str, str]], apart: Interference) -> dict[str, str]:
-    """The names that variables get, of those that they could have."""
+def _chosen(
+    wanted: Iterable[tuple[str, str]], apart: Interference, names: Set[str]
+) -> dict[str, str]:
+    """The names that variables get, of those that they could have.
+
+    `d_w_2` is no `d_w` where there is a `w_2`: it would be read as that of `w`.
+    """
     groups: dict[str, list[str]] = {}
     known: dict[str, str] = {}
     for name, other in wanted:
         other = known.get(other, other)
         name_bound, other_bound = apart.bound.get(name), apart.bound.get(other)
         if name in known or name == other or not name_bound == other_bound == 1:
+            continue
+        of = _OF.sub("", name, count=1)
+        if of != name and of in names and of not in known:
             continue
         mine = groups.get(name, [name])
         theirs = groups.setdefault(other, [other])

@@ -506,11 +506,11 @@ def in_place_statements(
 
 
 def subtracting(statement: ast.stmt) -> ast.stmt:
-    """`x += -a` as `x -= a`, and `x -= -a` as `x += a`."""
+    """`x += -a * b` as `x -= a * b`, and `x -= -a * b` as `x += a * b`."""
     if not isinstance(statement, ast.AugAssign):
         return statement
     value = statement.value
-    if isinstance(statement.op, ast.Sub) and isinstance(value, ast.UnaryOp):
+    if isinstance(statement.op, ast.Sub):
         positive = without_sign(value)
         if positive is not None:
             return ast.AugAssign(statement.target, ast.Add(), positive)

@@ -8,6 +8,7 @@ import gc
 import inspect
 import itertools
 import pickle
+import runpy
 import sys
 import types
 import warnings
@@ -542,6 +543,59 @@ def test_source_runs_nothing() -> None:
         warnings.simplefilter("error")
         tg.grad(f).source(np.zeros(2))
     assert "np.log" in str(tg.compile(f).source(np.zeros(2)))
+
+
+def _polynomial(p, x):
+    return sum(c * np.sum(x) ** i for i, c in enumerate(p))
+
+
+def _by_key(p, x):
+    return sum(p[k] * np.sum(x * i) for i, k in enumerate(p))
+
+
+def _picked(p, x):
+    return sum(x[i] for i in p)
+
+
+def _layers(p, x):
+    for layer in p:
+        x = np.tanh(x @ layer["w"] + layer["b"])
+    return np.sum(x)
+
+
+_LAYER = {"w": np.eye(3), "b": np.ones(3)}
+
+
+@pytest.mark.parametrize(
+    ("f", "p", "others", "argnum"),
+    [
+        (_polynomial, [1.0, 2.0], [[1.0], [1.0, 2.0, 3.0], []], 0),
+        (_polynomial, (1.0, 2.0), [(1.0,), (1.0, 2.0, 3.0)], 0),
+        (_polynomial, [1.0, 2.0], [[np.ones(3), 2.0], [1.0, np.ones((1, 1))]], 0),
+        (_by_key, {"a": 1.0, "b": 2.0}, [{"a": 1.0}, {"b": 1.0, "a": 2.0}], 0),
+        (_by_key, {"a": 1.0, "b": 2.0}, [{"a": 1.0, "b": 2.0, "c": 3.0}, {}], 0),
+        (_picked, [0, 1], [[0], [0, 1, 2], [0, 2]], 1),
+        (
+            _layers,
+            [_LAYER] * 2,
+            [[_LAYER] * 3, [_LAYER], [{**_LAYER, "c": 1.0}] * 2],
+            0,
+        ),
+    ],
+)
+def test_saved_files_refuse_other_structures(tmp_path, f, p, others, argnum) -> None:
+    """What a list or a dict holds decided the program, as in the live function."""
+    x = np.array([0.5, 1.5, 2.5])
+    path = tmp_path / "saved.py"
+    g = tg.value_and_grad(f, argnums=argnum)
+    g.source(p, x).save(path)
+    space = runpy.run_path(str(path))
+    saved = space[f"{f.__name__}_value_and_grad"]
+    assert saved(p, x)[0] == g(p, x)[0] == f(p, x)
+    for other in others:
+        for name in (f.__name__, f"{f.__name__}_vjp", f"{f.__name__}_value_and_grad"):
+            with pytest.raises(ValueError, match=r"derived for|is needed"):
+                space[name](other, x)
 
 
 def test_saved_module(tmp_path) -> None:

@@ -57,6 +57,22 @@ def test_unpacked_and_looped_values(traced) -> None:
     assert {"a", "b", "v", "row", "total"} <= set(run.hints)
 
 
+def test_names_of_what_is_unpacked(traced) -> None:
+    """Elements and rows have the names that the array is unpacked to."""
+
+    def f(theta, table):
+        rate, (limit, *others) = theta[0], theta
+        [first, second] = table
+        total = 0.0
+        for p, (q, _) in zip(theta, table.T[:, :2], strict=False):
+            total = total + p * q
+        return rate * limit * others[0] + total * first @ second
+
+    run = traced(f, X[:3], np.ones((2, 4)))
+    wanted = ["limit", "first", "second", "q"]
+    assert [h for h in wanted if h not in run.hints] == []
+
+
 def test_names_of_what_helpers_return(traced) -> None:
     """`h = layer(x)` names what `layer` returns; its own names stay."""
 

@@ -143,3 +143,17 @@ def test_logs_caches_and_own_containers_are_fine(make):
     gradient, f = tg.value_and_grad(make()), make()
     for x in (1.0, 2.0, 3.0):
         assert gradient(x)[0] == f(x)
+
+
+def test_a_count_of_calls_is_no_value() -> None:
+    """`next(calls)` alone changes nothing that a later call would compute."""
+    calls = itertools.count()
+
+    def f(x):
+        next(calls)
+        return x * x
+
+    g = tg.value_and_grad(f)
+    assert g(3.0) == (9.0, 6.0)
+    assert g(2.0) == (4.0, 4.0)
+    assert next(calls) == 1

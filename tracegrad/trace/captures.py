@@ -33,6 +33,7 @@ from tracegrad.trace.deciding import (
     deciding_in,
     identities,
     only_calls_type,
+    used_in,
 )
 from tracegrad.trace.frames import is_users, of_package
 from tracegrad.trace.interpose import CACHED, original_of
@@ -177,6 +178,10 @@ class Captures:
     def counted(self) -> set[str]:
         """The names of containers whose whole content reachable code asks for."""
         return set().union(*[counted_in(c, s) for c, s in self._codes.values()])
+
+    def used(self) -> set[str]:
+        """The names that reachable code reads for more than to count its calls."""
+        return set().union(*[used_in(c, s) for c, s in self._codes.values()])
 
     def only_called(self, name: str) -> bool:
         """Whether a builtin is named in reachable code, and nothing but called there.

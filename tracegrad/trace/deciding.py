@@ -211,6 +211,26 @@ def _counted(node: ast.AST) -> Iterator[ast.AST]:
                 yield value
 
 
+def used_in(code: CodeType, module_globals: dict[str, Any] | None) -> set[str]:
+    """The names that a function reads, but for a `next(calls)` that only counts."""
+    found: set[str] = set()
+    functions = functions_in(code.co_filename, module_globals)
+    for node in functions.get(code.co_firstlineno, []):
+        only_counted: set[int] = set()
+        for part in ast.walk(node):
+            match part:
+                case ast.Expr(value=ast.Call(func=ast.Name(id="next"), args=[asked])):
+                    only_counted.add(id(asked))
+        for part in ast.walk(node):
+            if id(part) in only_counted:
+                continue
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                found.add(part.id)
+            elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
+                found.add(part.attr)
+    return found
+
+
 def only_said(place: Location) -> bool:
     """Whether a text that is made at a place is printed, logged or an error's."""
     functions_in(place.filename, None)

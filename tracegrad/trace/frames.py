@@ -61,10 +61,11 @@ class Site:
         location: for errors, comments, and to tell loops.
         hint: name that the expression is assigned to.
         loop: name of the loop variable, if the position is what a `for` runs over.
+        parts: names that something is unpacked to, if the position is theirs.
         returned: whether the expression is what the function returns.
     """
 
-    __slots__ = ("hint", "location", "loop", "returned")
+    __slots__ = ("hint", "location", "loop", "parts", "returned")
 
     def __init__(self, location: Location, names: Names) -> None:
         self.location = location
@@ -76,6 +77,7 @@ class Site:
         )
         self.hint: Hint | None = names.assigned.get(where)
         self.loop: str | None = names.loops.get(where)
+        self.parts = names.parts.get(where, ())
         self.returned = where in names.returned
 
 

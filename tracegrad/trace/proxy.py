@@ -434,13 +434,17 @@ class Method:
 
 
 def _rows(array: Proxy, count: int) -> Iterator[Any]:
-    """The rows, each named after the loop's variable."""
+    """The rows, each named after the loop's variable, or what it is unpacked to."""
     for i in range(count):
         session = session_of(array)
         row = enter(session, read, (array, i), name="for x in array", named=False)
         sites = session.locator.sites
-        if sites and sites[-1].loop and row.value.hint is None:
-            row.value.hint, row.value.user = sites[-1].loop, True
+        if sites and row.value.hint is None:
+            site = sites[-1]
+            if site.loop:
+                row.value.hint, row.value.user = site.loop, True
+            elif i < len(site.parts):
+                row.value.hint = site.parts[i]
         yield row
 
 

@@ -32,9 +32,10 @@ class Names:
         unrolled: position of a loop -> names of its variables, if there are several.
         returned: positions of expressions that are returned.
         unpacked: (line of a function, parameter) -> the names that it is unpacked to.
+        parts: position of `a, b` that something is unpacked to -> the names.
     """
 
-    __slots__ = ("assigned", "loops", "returned", "unpacked", "unrolled")
+    __slots__ = ("assigned", "loops", "parts", "returned", "unpacked", "unrolled")
 
     def __init__(self, tree: ast.AST | None = None) -> None:
         self.assigned: dict[Position, Hint] = {}
@@ -42,11 +43,18 @@ class Names:
         self.unrolled: dict[Position, set[str]] = {}
         self.returned: set[Position] = set()
         self.unpacked: dict[tuple[int, str], tuple[str | None, ...]] = {}
+        self.parts: dict[Position, tuple[str | None, ...]] = {}
         for node in ast.walk(tree) if tree is not None else ():
             self._enter(node)
 
     def _enter(self, node: ast.AST) -> None:
         match node:
+            case (
+                ast.Tuple(elts=parts, ctx=ast.Store())
+                | ast.List(elts=parts, ctx=ast.Store())
+            ):
+                names = [p.id if isinstance(p, ast.Name) else None for p in parts]
+                self.parts[position(node)] = tuple(names)
             case ast.Assign(targets=[target, *_], value=value):
                 self._assign(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):

@@ -113,7 +113,7 @@ class Watch:
             counted = self.captures.counted()
             changed = [read for read in grown if read.name in counted]
         for name, iterator, before in self.iterators:
-            if _position(iterator) != before:
+            if _position(iterator) != before and name in self.captures.used():
                 self._mutated(f"the iterator {name}")
         if changed:
             read = changed[0]

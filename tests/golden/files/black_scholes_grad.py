@@ -16,7 +16,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -35,10 +35,11 @@ def check_arrays(spec, *arrays):
 def check_arguments(spot, strike, years, rate, volatility):
     """Raise ValueError for arguments that the gradient was not derived for."""
     check_arrays(
-        "float spot[n]; float strike[n]; float years[n]; float volatility[n]",
+        "float spot[n]; float strike[n]; float years[n]; rate[]; float volatility[n]",
         spot,
         strike,
         years,
+        rate,
         volatility,
     )
 

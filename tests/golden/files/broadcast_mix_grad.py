@@ -15,7 +15,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -33,7 +33,13 @@ def check_arrays(spec, *arrays):
 
 def check_arguments(x, scale, shift, temperature):
     """Raise ValueError for arguments that the gradient was not derived for."""
-    check_arrays("float x[n, m]; float shift[m]", x, shift)
+    check_arrays(
+        "float x[n, m]; float scale[]; float shift[m]; temperature[]",
+        x,
+        scale,
+        shift,
+        temperature,
+    )
 
 
 def broadcast_mix(x, scale, shift, temperature):

@@ -15,7 +15,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -33,7 +33,7 @@ def check_arrays(spec, *arrays):
 
 def check_arguments(conductivity, start):
     """Raise ValueError for arguments that the gradient was not derived for."""
-    check_arrays("float start[12]", start)
+    check_arrays("conductivity[]; float start[12]", conductivity, start)
 
 
 def heat_rod(conductivity, start):

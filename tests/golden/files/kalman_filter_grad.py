@@ -15,7 +15,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -34,7 +34,12 @@ def check_arrays(spec, *arrays):
 def check_arguments(a, h, q, r, observed):
     """Raise ValueError for arguments that the gradient was not derived for."""
     check_arrays(
-        "float a[2, 2]; float h[2]; float q[2, 2]; observed[20]", a, h, q, observed
+        "float a[2, 2]; float h[2]; float q[2, 2]; r[]; observed[20]",
+        a,
+        h,
+        q,
+        r,
+        observed,
     )
 
 

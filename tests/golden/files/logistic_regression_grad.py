@@ -14,7 +14,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -32,7 +32,7 @@ def check_arrays(spec, *arrays):
 
 def check_arguments(w, x, y, strength):
     """Raise ValueError for arguments that the gradient was not derived for."""
-    check_arrays("float w[n]; x[m, n]; y[m]", w, x, y)
+    check_arrays("float w[n]; x[m, n]; y[m]; strength[]", w, x, y, strength)
 
 
 def logistic_regression(w, x, y, strength):

@@ -15,7 +15,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -33,7 +33,7 @@ def check_arrays(spec, *arrays):
 
 def check_arguments(y, stiffness, damping):
     """Raise ValueError for arguments that the gradient was not derived for."""
-    check_arrays("float y[2]", y)
+    check_arrays("float y[2]; stiffness[]; damping[]", y, stiffness, damping)
 
 
 def pendulum(y, stiffness, damping):
@@ -93,29 +93,28 @@ def pendulum_vjp(y, stiffness, damping):
             d_k3 = 2.0 * d_product  # of models.py:134
             d_damping -= d_product[1] * total_3[1]
             d_stiffness -= d_product[1] * sin_4
-            # of models.py:127
-            d_product_2 = d_product[1] * -stiffness * np.cos(total_3[0])
+            d_angle = d_product[1] * -stiffness * np.cos(total_3[0])  # of models.py:127
             # of models.py:126
-            d_total_3 = np.array([d_product_2, d_product[0] - d_product[1] * damping])
+            d_total_3 = np.array([d_angle, d_product[0] - d_product[1] * damping])
             d_k3_2 = d_k3 + 0.01 * d_total_3  # of models.py:133
             d_damping -= d_k3_2[1] * total_2[1]
             d_stiffness -= d_k3_2[1] * sin_3
-            # of models.py:127
-            d_product_3 = d_k3_2[1] * -stiffness * np.cos(total_2[0])
+            d_angle_2 = d_k3_2[1] * -stiffness * np.cos(total_2[0])  # of models.py:127
             # of models.py:126
-            d_total_2 = np.array([d_product_3, d_k3_2[0] - d_k3_2[1] * damping])
+            d_total_2 = np.array([d_angle_2, d_k3_2[0] - d_k3_2[1] * damping])
             d_k2 = d_k3 + 0.005 * d_total_2  # of models.py:132
             d_damping -= d_k2[1] * total[1]
             d_stiffness -= d_k2[1] * sin_2
-            d_product_4 = d_k2[1] * -stiffness * np.cos(total[0])  # of models.py:127
+            d_angle_3 = d_k2[1] * -stiffness * np.cos(total[0])  # of models.py:127
             # of models.py:126
-            d_total = np.array([d_product_4, d_k2[0] - d_k2[1] * damping])
-            d_y = d_y + d_total_3 + d_total_2 + d_total
+            d_total = np.array([d_angle_3, d_k2[0] - d_k2[1] * damping])
+            d_y_2 = d_y + d_total_3 + d_total_2 + d_total
             d_k1 = d_product + 0.005 * d_total  # of models.py:131
             d_damping -= d_k1[1] * y_2[1]
             d_stiffness -= d_k1[1] * sin  # of models.py:127
-            d_y[0] -= d_k1[1] * stiffness * np.cos(y_2[0])
-            d_y[1] += d_k1[0] - d_k1[1] * damping  # of models.py:126
+            d_y_2[0] -= d_k1[1] * stiffness * np.cos(y_2[0])
+            d_y_2[1] += d_k1[0] - d_k1[1] * damping
+            d_y = d_y_2  # of models.py:126
         return d_y, d_stiffness, d_damping
 
     return out, pullback
@@ -156,21 +155,20 @@ def pendulum_value_and_grad(y, stiffness, damping):
         d_k3 = 2.0 * d_product  # of models.py:134
         d_damping -= d_product[1] * total_3[1]
         d_stiffness -= d_product[1] * sin_4
-        d_product_2 = d_product[1] * -stiffness * np.cos(total_3[0])  # of models.py:127
+        d_angle = d_product[1] * -stiffness * np.cos(total_3[0])  # of models.py:127
         # of models.py:126
-        d_total_3 = np.array([d_product_2, d_product[0] - d_product[1] * damping])
+        d_total_3 = np.array([d_angle, d_product[0] - d_product[1] * damping])
         d_k3_2 = d_k3 + 0.01 * d_total_3  # of models.py:133
         d_damping -= d_k3_2[1] * total_2[1]
         d_stiffness -= d_k3_2[1] * sin_3
-        d_product_3 = d_k3_2[1] * -stiffness * np.cos(total_2[0])  # of models.py:127
+        d_angle_2 = d_k3_2[1] * -stiffness * np.cos(total_2[0])  # of models.py:127
         # of models.py:126
-        d_total_2 = np.array([d_product_3, d_k3_2[0] - d_k3_2[1] * damping])
+        d_total_2 = np.array([d_angle_2, d_k3_2[0] - d_k3_2[1] * damping])
         d_k2 = d_k3 + 0.005 * d_total_2  # of models.py:132
         d_damping -= d_k2[1] * total[1]
         d_stiffness -= d_k2[1] * sin_2
-        d_product_4 = d_k2[1] * -stiffness * np.cos(total[0])  # of models.py:127
-        # of models.py:126
-        d_total = np.array([d_product_4, d_k2[0] - d_k2[1] * damping])
+        d_angle_3 = d_k2[1] * -stiffness * np.cos(total[0])  # of models.py:127
+        d_total = np.array([d_angle_3, d_k2[0] - d_k2[1] * damping])  # of models.py:126
         d_y = d_y + d_total_3 + d_total_2 + d_total
         d_k1 = d_product + 0.005 * d_total  # of models.py:131
         d_damping -= d_k1[1] * y[1]

@@ -14,7 +14,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -32,6 +32,8 @@ def check_arrays(spec, *arrays):
 
 def check_arguments(params, inputs, target):
     """Raise ValueError for arguments that the gradient was not derived for."""
+    if [*params] != ["start", "w_in", "w", "b"]:
+        raise ValueError('derived for [*params] == ["start", "w_in", "w", "b"]')
     check_arrays(
         "float params['start'][n, m]; float params['w_in'][k, m]; float params['w'][m, m]; float params['b'][m]; inputs[p, n, k]; target[n, m]",
         params["start"],

@@ -14,7 +14,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -62,6 +62,8 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
 
 def check_arguments(params, x, labels):
     """Raise ValueError for arguments that the gradient was not derived for."""
+    if [*params] != ["w", "b"]:
+        raise ValueError('derived for [*params] == ["w", "b"]')
     check_arrays(
         "float params['w'][n, m]; float params['b'][m]; x[k, n]; labels[k]",
         params["w"],

@@ -14,7 +14,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -62,6 +62,8 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
 
 def check_arguments(params, x, targets):
     """Raise ValueError for arguments that the gradient was not derived for."""
+    if [*params] != ["w1", "b1", "w2", "b2"]:
+        raise ValueError('derived for [*params] == ["w1", "b1", "w2", "b2"]')
     check_arrays(
         "float params['w1'][n, m]; float params['b1'][m]; float params['w2'][m, k]; float params['b2'][k]; x[p, n]; targets[p, k]",
         params["w1"],
