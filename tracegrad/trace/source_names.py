@@ -50,10 +50,10 @@ class Names:
     def _enter(self, node: ast.AST) -> None:
         match node:
             case (
-                ast.Tuple(elts=parts, ctx=ast.Store())
-                | ast.List(elts=parts, ctx=ast.Store())
+                ast.Tuple(elts=elements, ctx=ast.Store())
+                | ast.List(elts=elements, ctx=ast.Store())
             ):
-                names = [p.id if isinstance(p, ast.Name) else None for p in parts]
+                names = [e.id if isinstance(e, ast.Name) else None for e in elements]
                 self.parts[position(node)] = tuple(names)
             case ast.Assign(targets=[target, *_], value=value):
                 self._assign(target, value)
