@@ -253,3 +253,22 @@ def test_environment_variables(monkeypatch) -> None:
         monkeypatch.setenv(name, value)
         assert g(1.5) == f(1.5)
     assert len(g.specializations()) <= 4
+
+
+def test_an_attribute_that_the_function_sets_is_there_in_the_next_call() -> None:
+    class State:
+        pass
+
+    state = State()
+
+    def f(x):
+        seen = np.sum(x * state.scale) if hasattr(state, "scale") else np.sum(x)
+        state.scale = 2.0
+        return seen
+
+    g = tg.value_and_grad(f)
+    x = np.ones(3)
+    for wanted in (1.0, 2.0, 2.0):
+        value, d_x = g(x)
+        assert value == 3.0 * wanted
+        np.testing.assert_array_equal(d_x, [wanted] * 3)

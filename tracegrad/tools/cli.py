@@ -263,10 +263,10 @@ def parse_type(value: str, text: str) -> Any:
         return _built(tree, types)
     except TracegradError as error:
         raise UsageError(f"--arg {text!r}: {error}") from None
-    except (SyntaxError, ValueError, KeyError) as error:
+    except (SyntaxError, ValueError, KeyError):
         raise UsageError(
-            f"--arg {text!r}: {value!r} is neither a type such as f8[n, 10] nor a "
-            f"structure of types nor a literal ({error})"
+            f"--arg {text!r}: {value!r} is neither a type such as f8[n, 10], f8[] for "
+            "an array without axes or float, nor a structure of types, nor a literal"
         ) from None
 
 

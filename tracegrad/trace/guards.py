@@ -207,6 +207,8 @@ def changed_reads(captures: Captures) -> tuple[list[Read], list[Read]]:
             kept.append(read)
         elif now is not MISSING and type(read.value) in SCALARS:
             changed.append(read)
-        elif now is not MISSING and read.kind != "absent":
+        elif read.kind == "absent":
+            kept.append(read)  # it is there now, so the next call is traced anew
+        elif now is not MISSING:
             kept.append(Read(read.kind, read.where, read.name, now))
     return kept, changed
