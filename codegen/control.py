@@ -16,6 +16,7 @@ from tracegrad.codegen.control_jax import write_jax
 from tracegrad.codegen.loops import LoopWriter, carry_names, list_name, plural
 from tracegrad.codegen.lower import Line, Lowering
 from tracegrad.codegen.names import Counters
+from tracegrad.codegen.places import place_of
 from tracegrad.codegen.plan import Body
 from tracegrad.codegen.rebinding import kept_variable
 from tracegrad.codegen.solvers import write_solver
@@ -139,7 +140,7 @@ class ControlLowering(Lowering):
         self, statement: ast.stmt, node: Node, blocks: Sequence[tuple] = ()
     ) -> None:
         """Add a statement; `blocks` are (list of statements, lines that go there)."""
-        line = Line(statement, node.at, node.phase, node)
+        line = Line(statement, place_of(node), node.phase, node)
         line.blocks = tuple(blocks)
         self.lines.append(line)
 

@@ -133,3 +133,21 @@ def test_a_while_that_ends_after_several_steps_breaks() -> None:
     assert "if greater:\n            break" in text and "logical_not" not in text
     np.testing.assert_allclose(gradient(np.ones(3)), 1.5**6)
     np.testing.assert_allclose(gradient(np.array([60.0, 50.0])), 1.0)
+
+
+def test_a_loop_names_the_line_of_its_for() -> None:
+    """Not that of what it does first; inner loops theirs."""
+    text = str(tg.value_and_grad(loops_on_lines).source(np.ones(3), 0.5))
+    first = loops_on_lines.__code__.co_firstlineno
+    found = [s for s in text.splitlines() if s.strip().startswith("for ")]
+    lines = [int(s.rpartition(":")[2]) - first for s in found]
+    assert lines == [2, 3, 2, 3], text
+
+
+def loops_on_lines(x, a):
+    total = 0.0
+    for _ in range(7):
+        for _ in range(5):
+            x = np.sin(x * a) + 0.1 * x
+        total = total + np.sum(x**2)
+    return total

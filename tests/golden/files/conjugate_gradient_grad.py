@@ -43,7 +43,7 @@ def conjugate_gradient(a, b, target):
     residual = b.copy()  # models.py:157
     p = residual.copy()  # models.py:158
     size = residual @ residual  # models.py:159
-    for _ in range(6):  # models.py:161
+    for _ in range(6):  # models.py:160
         step = a @ p  # models.py:161
         alpha = size / (p @ step)  # models.py:162
         x = x + alpha * p  # models.py:163
@@ -51,7 +51,7 @@ def conjugate_gradient(a, b, target):
         size_2 = residual @ residual  # models.py:165
         p = p * (size_2 / size)  # models.py:166
         p += residual  # models.py:167
-        size = size_2  # models.py:161
+        size = size_2  # models.py:160
     return np.sum((x - target) ** 2)
 
 
@@ -67,7 +67,7 @@ def conjugate_gradient_vjp(a, b, target):
     size = residual @ residual  # models.py:159
     residual_2 = residual
     turns = []
-    for _ in range(6):  # models.py:161
+    for _ in range(6):  # models.py:160
         step = a @ p  # models.py:161
         matmul = p @ step
         alpha = size / matmul  # models.py:162
@@ -77,7 +77,7 @@ def conjugate_gradient_vjp(a, b, target):
         turns.append((p, size, step, matmul, residual_2, size_2))
         p = p * (size_2 / size)  # models.py:166
         p += residual_2  # models.py:167
-        size = size_2  # models.py:161
+        size = size_2  # models.py:160
     diff = x - target
     out = np.sum(diff**2)  # models.py:168
 
@@ -87,7 +87,7 @@ def conjugate_gradient_vjp(a, b, target):
         d_size = 0.0
         d_residual = np.zeros_like(residual_2)
         d_a = np.zeros_like(a)
-        # of models.py:161
+        # of models.py:160
         for p_3, size, step, matmul, residual_2_2, size_2 in reversed(turns):
             d_ratio = size_2 / size
             d_p_2 = d_ratio * d_p
@@ -103,8 +103,8 @@ def conjugate_gradient_vjp(a, b, target):
             # of models.py:162
             d_step = size / matmul * minus_d_residual - d_product * p_3
             d_a += d_step[:, None] * p_3
-            d_p_2 += a.T @ d_step
-            d_p = d_p_2  # of models.py:161
+            d_p_2 += a.T @ d_step  # of models.py:161
+            d_p = d_p_2  # of models.py:160
         d_product_2 = 2.0 * d_size * residual
         d_residual += d_product_2  # of models.py:159
         d_residual += d_p  # of models.py:158
@@ -125,7 +125,7 @@ def conjugate_gradient_value_and_grad(a, b, target):
     size = residual @ residual  # models.py:159
     residual_2 = residual
     turns = []
-    for _ in range(6):  # models.py:161
+    for _ in range(6):  # models.py:160
         step = a @ p  # models.py:161
         matmul = p @ step
         alpha = size / matmul  # models.py:162
@@ -135,7 +135,7 @@ def conjugate_gradient_value_and_grad(a, b, target):
         turns.append((p, size, step, matmul, residual_2, size_2))
         p = p * (size_2 / size)  # models.py:166
         p += residual_2  # models.py:167
-        size = size_2  # models.py:161
+        size = size_2  # models.py:160
     diff = x - target
     out = np.sum(diff**2)  # models.py:168
     # backward
@@ -144,7 +144,7 @@ def conjugate_gradient_value_and_grad(a, b, target):
     d_size = 0.0
     d_residual = np.zeros_like(residual_2)
     d_a = np.zeros_like(a)
-    # of models.py:161
+    # of models.py:160
     for p, size, step, matmul, residual_2, size_2 in reversed(turns):
         d_ratio = size_2 / size
         d_p_2 = d_ratio * d_p
@@ -159,8 +159,8 @@ def conjugate_gradient_value_and_grad(a, b, target):
         d_p_2 -= d_product * step
         d_step = size / matmul * minus_d_residual - d_product * p  # of models.py:162
         d_a += d_step[:, None] * p
-        d_p_2 += a.T @ d_step
-        d_p = d_p_2  # of models.py:161
+        d_p_2 += a.T @ d_step  # of models.py:161
+        d_p = d_p_2  # of models.py:160
     d_product_2 = 2.0 * d_size * residual
     d_residual += d_product_2  # of models.py:159
     d_residual += d_p  # of models.py:158

@@ -41,7 +41,7 @@ def heat_rod(conductivity, start):
     check_arguments(conductivity, start)
     u = np.zeros((41, 12))  # models.py:182
     u[0] = start  # models.py:183
-    for t in range(40):  # models.py:185
+    for t in range(40):  # models.py:184
         part = u[t, 1:-1]
         bend = u[t, 2:] - 2.0 * part + u[t, :-2]  # models.py:185
         u[t + 1, 1:-1] = part + conductivity * bend  # models.py:186
@@ -57,7 +57,7 @@ def heat_rod_vjp(conductivity, start):
     u = np.zeros((41, 12))  # models.py:182
     u[0] = start  # models.py:183
     bends = []
-    for t in range(40):  # models.py:185
+    for t in range(40):  # models.py:184
         part = u[t, 1:-1]
         bend = u[t, 2:] - 2.0 * part + u[t, :-2]  # models.py:185
         bends.append(bend)
@@ -68,7 +68,7 @@ def heat_rod_vjp(conductivity, start):
         d_u = np.zeros_like(u)
         d_u[-1] = 2.0 * d_out * u[-1]  # of models.py:187
         d_conductivity = 0.0
-        for t in reversed(range(40)):  # of models.py:185
+        for t in reversed(range(40)):  # of models.py:184
             bend = bends[t]
             d_part = d_u[t + 1, 1:-1].copy()
             d_u[t + 1, 1:-1] = 0.0
@@ -93,7 +93,7 @@ def heat_rod_value_and_grad(conductivity, start):
     u = np.zeros((41, 12))  # models.py:182
     u[0] = start  # models.py:183
     bends = []
-    for t in range(40):  # models.py:185
+    for t in range(40):  # models.py:184
         part = u[t, 1:-1]
         bend = u[t, 2:] - 2.0 * part + u[t, :-2]  # models.py:185
         bends.append(bend)
@@ -103,7 +103,7 @@ def heat_rod_value_and_grad(conductivity, start):
     d_u = np.zeros_like(u)
     d_u[-1] = 2.0 * u[-1]  # of models.py:187
     d_conductivity = 0.0
-    for t in reversed(range(40)):  # of models.py:185
+    for t in reversed(range(40)):  # of models.py:184
         bend = bends[t]
         d_part = d_u[t + 1, 1:-1].copy()
         d_u[t + 1, 1:-1] = 0.0

@@ -39,7 +39,7 @@ def check_arguments(y, stiffness, damping):
 def pendulum(y, stiffness, damping):
     """Energy of a damped pendulum after 1,000 steps of Runge and Kutta's method."""
     check_arguments(y, stiffness, damping)
-    for _ in range(1000):  # models.py:130
+    for _ in range(1000):  # models.py:129
         # models.py:127
         k1 = np.array([y[1], -stiffness * np.sin(y[0]) - damping * y[1]])
         total = y + 0.005 * k1  # models.py:131
@@ -62,7 +62,7 @@ def pendulum_vjp(y, stiffness, damping):
     check_arguments(y, stiffness, damping)
     # forward
     turns = []
-    for _ in range(1000):  # models.py:130
+    for _ in range(1000):  # models.py:129
         sin = np.sin(y[0])
         k1 = np.array([y[1], -stiffness * sin - damping * y[1]])  # models.py:127
         total = y + 0.005 * k1  # models.py:131
@@ -87,7 +87,7 @@ def pendulum_vjp(y, stiffness, damping):
         d_y = np.array([d_out * stiffness * np.sin(y[0]), d_out * y[1]])
         d_stiffness = d_out * diff
         d_damping = 0.0
-        # of models.py:130
+        # of models.py:129
         for y_2, sin, total, sin_2, total_2, sin_3, total_3, sin_4 in reversed(turns):
             d_product = 0.0016666666666666668 * d_y
             d_k3 = 2.0 * d_product  # of models.py:134
@@ -113,8 +113,8 @@ def pendulum_vjp(y, stiffness, damping):
             d_damping -= d_k1[1] * y_2[1]
             d_stiffness -= d_k1[1] * sin  # of models.py:127
             d_y_2[0] -= d_k1[1] * stiffness * np.cos(y_2[0])
-            d_y_2[1] += d_k1[0] - d_k1[1] * damping
-            d_y = d_y_2  # of models.py:126
+            d_y_2[1] += d_k1[0] - d_k1[1] * damping  # of models.py:126
+            d_y = d_y_2  # of models.py:129
         return d_y, d_stiffness, d_damping
 
     return out, pullback
@@ -127,7 +127,7 @@ def pendulum_value_and_grad(y, stiffness, damping):
     check_arguments(y, stiffness, damping)
     # forward
     turns = []
-    for _ in range(1000):  # models.py:130
+    for _ in range(1000):  # models.py:129
         sin = np.sin(y[0])
         k1 = np.array([y[1], -stiffness * sin - damping * y[1]])  # models.py:127
         total = y + 0.005 * k1  # models.py:131
@@ -149,7 +149,7 @@ def pendulum_value_and_grad(y, stiffness, damping):
     # backward
     d_y = np.array([stiffness * np.sin(y[0]), y[1]])  # of models.py:135
     d_damping = 0.0
-    # of models.py:130
+    # of models.py:129
     for y, sin, total, sin_2, total_2, sin_3, total_3, sin_4 in reversed(turns):
         d_product = 0.0016666666666666668 * d_y
         d_k3 = 2.0 * d_product  # of models.py:134

@@ -49,7 +49,7 @@ def recurrent_cell(params, inputs, target):
     """Squared error of the state of a tanh cell after five steps."""
     check_arguments(params, inputs, target)
     state = params["start"]
-    for t in range(5):  # models.py:51
+    for t in range(5):  # models.py:50
         # models.py:51
         state = np.tanh(inputs[t] @ params["w_in"] + state @ params["w"] + params["b"])
     error = state - target  # models.py:52
@@ -64,9 +64,10 @@ def recurrent_cell_vjp(params, inputs, target):
     # forward
     state = params["start"]
     states = [state]
-    for t in range(5):  # models.py:51
+    for t in range(5):  # models.py:50
+        # models.py:51
         state = np.tanh(inputs[t] @ params["w_in"] + state @ params["w"] + params["b"])
-        states.append(state)  # models.py:51
+        states.append(state)  # models.py:50
     error = state - target  # models.py:52
     out = 0.5 * np.sum(error**2)  # models.py:53
 
@@ -76,7 +77,7 @@ def recurrent_cell_vjp(params, inputs, target):
         d_w_in = np.zeros_like(params["w_in"])
         d_w = np.zeros_like(params["w"])
         d_b = np.zeros_like(params["b"])
-        for t in reversed(range(5)):  # of models.py:51
+        for t in reversed(range(5)):  # of models.py:50
             state = states[t + 1]
             d_product = d_state * (1.0 - state * state)
             d_b += d_product.sum(axis=0)
@@ -96,9 +97,10 @@ def recurrent_cell_value_and_grad(params, inputs, target):
     # forward
     state = params["start"]
     states = [state]
-    for t in range(5):  # models.py:51
+    for t in range(5):  # models.py:50
+        # models.py:51
         state = np.tanh(inputs[t] @ params["w_in"] + state @ params["w"] + params["b"])
-        states.append(state)  # models.py:51
+        states.append(state)  # models.py:50
     error = state - target  # models.py:52
     out = 0.5 * np.sum(error**2)  # models.py:53
     # backward
@@ -106,7 +108,7 @@ def recurrent_cell_value_and_grad(params, inputs, target):
     d_w_in = np.zeros_like(params["w_in"])
     d_w = np.zeros_like(params["w"])
     d_b = np.zeros_like(params["b"])
-    for t in reversed(range(5)):  # of models.py:51
+    for t in reversed(range(5)):  # of models.py:50
         state = states[t + 1]
         d_product = d_state * (1.0 - state * state)
         d_b += d_product.sum(axis=0)

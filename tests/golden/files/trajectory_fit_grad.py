@@ -40,9 +40,9 @@ def trajectory_fit(rates, u, observed):
     """Mean squared distance of a course, kept in a list, from what was observed."""
     check_arguments(rates, u, observed)
     us = []
-    for _ in range(60):  # models.py:175
-        u = u + 0.05 * np.tanh(rates @ u)
-        us.append(u)  # models.py:175
+    for _ in range(60):  # models.py:174
+        u = u + 0.05 * np.tanh(rates @ u)  # models.py:175
+        us.append(u)  # models.py:174
     return np.mean((np.stack(us) - observed) ** 2)
 
 
@@ -54,11 +54,11 @@ def trajectory_fit_vjp(rates, u, observed):
     # forward
     tanhs = []
     us = [u]
-    for _ in range(60):  # models.py:175
+    for _ in range(60):  # models.py:174
         tanh = np.tanh(rates @ u)  # models.py:175
         tanhs.append(tanh)
-        u = u + 0.05 * tanh
-        us.append(u)  # models.py:175
+        u = u + 0.05 * tanh  # models.py:175
+        us.append(u)  # models.py:174
     diff = np.stack(us[1:]) - observed
     out = np.mean(diff**2)  # models.py:177
 
@@ -66,7 +66,7 @@ def trajectory_fit_vjp(rates, u, observed):
         d_diff = 2.0 * d_out / diff.size * diff  # of models.py:177
         d_u = np.zeros_like(u)
         d_rates = np.zeros_like(rates)
-        for t in reversed(range(60)):  # of models.py:175
+        for t in reversed(range(60)):  # of models.py:174
             tanh = tanhs[t]
             d_u = d_u + d_diff[t]
             d_product = 0.05 * d_u * (1.0 - tanh * tanh)
@@ -85,18 +85,18 @@ def trajectory_fit_value_and_grad(rates, u, observed):
     # forward
     tanhs = []
     us = [u]
-    for _ in range(60):  # models.py:175
+    for _ in range(60):  # models.py:174
         tanh = np.tanh(rates @ u)  # models.py:175
         tanhs.append(tanh)
-        u = u + 0.05 * tanh
-        us.append(u)  # models.py:175
+        u = u + 0.05 * tanh  # models.py:175
+        us.append(u)  # models.py:174
     diff = np.stack(us[1:]) - observed
     out = np.mean(diff**2)  # models.py:177
     # backward
     d_diff = 2.0 / diff.size * diff  # of models.py:177
     d_u = np.zeros_like(u)
     d_rates = np.zeros_like(rates)
-    for t in reversed(range(60)):  # of models.py:175
+    for t in reversed(range(60)):  # of models.py:174
         tanh = tanhs[t]
         d_u = d_u + d_diff[t]
         d_product = 0.05 * d_u * (1.0 - tanh * tanh)

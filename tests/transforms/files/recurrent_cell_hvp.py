@@ -9,14 +9,14 @@ def recurrent_cell_hvp(params, inputs, target, t_params):
     t_state = t_params["start"]
     states = [state]
     t_states = [t_state]
-    for t in range(5):  # models.py:51
+    for t in range(5):  # models.py:50
         part = inputs[t]
         matmul = state @ t_params["w"]
         state = np.tanh(part @ params["w_in"] + state @ params["w"] + params["b"])
         t_state_pre = part @ t_params["w_in"] + (t_state @ params["w"] + matmul)
-        t_state = (t_state_pre + t_params["b"]) * (1.0 - state * state)
+        t_state = (t_state_pre + t_params["b"]) * (1.0 - state * state)  # models.py:51
         states.append(state)
-        t_states.append(t_state)  # models.py:51
+        t_states.append(t_state)  # models.py:50
     error = state - target  # models.py:52
     # backward
     d_state = error
@@ -24,7 +24,7 @@ def recurrent_cell_hvp(params, inputs, target, t_params):
     t_d_w_in = np.zeros_like(params["w_in"])
     t_d_w = np.zeros_like(params["w"])
     t_d_b = np.zeros_like(params["b"])
-    for t in reversed(range(5)):  # of models.py:51
+    for t in reversed(range(5)):  # of models.py:50
         state = states[t + 1]
         d_diff = 1.0 - state * state
         d_product = d_state * d_diff

@@ -6,7 +6,7 @@ import numpy as np
 def recurrent_cell_jvp(params, inputs, target, t_params):
     state = params["start"]
     t_state = t_params["start"]
-    for t in range(5):  # models.py:51
+    for t in range(5):  # models.py:50
         part = inputs[t]
         matmul = state @ t_params["w"]
         state = np.tanh(part @ params["w_in"] + state @ params["w"] + params["b"])
