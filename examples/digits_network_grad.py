@@ -14,7 +14,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -50,14 +50,20 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
         peak = peak.clip(-largest, largest)
     share = np.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
-    share /= total if finite else np.where(total == 0.0, 1.0, total)
-    with np.errstate(divide="ignore"):
+    if finite:
+        share /= total
         total = np.log(total) + peak
+    else:
+        share /= np.where(total == 0.0, 1.0, total)
+        with np.errstate(divide="ignore"):
+            total = np.log(total) + peak
     return total if keepdims else total.squeeze(axis), share
 
 
 def check_arguments(params, x, labels):
     """Raise ValueError for arguments that the gradient was not derived for."""
+    if [*params] != ["w1", "b1", "w2", "b2"]:
+        raise ValueError('derived for [*params] == ["w1", "b1", "w2", "b2"]')
     check_arrays(
         "float params['w1'][n, m]; float params['b1'][m]; float params['w2'][m, k]; float params['b2'][k]; x[p, n]; labels[p]",
         params["w1"],
@@ -97,10 +103,10 @@ def network_vjp(params, x, labels):
     out = fit + 0.0005 * penalty  # digits.py:76
 
     def pullback(d_out):
+        d_minus = -d_out / part.size
         d_log_probs = np.zeros_like(log_probs)
-        d_log_probs[arange, labels] = -d_out / part.size  # of digits.py:74
-        # of digits.py:73
-        d_logits = d_log_probs - d_log_probs.sum(axis=1, keepdims=True) * softmax
+        d_log_probs[arange, labels] = d_minus  # of digits.py:74
+        d_logits = d_log_probs - d_minus * softmax  # of digits.py:73
         d_b2 = d_logits.sum(axis=0)
         d_hidden = d_logits @ w2.T
         d_w2 = 0.001 * d_out * w2 + hidden.T @ d_logits  # of digits.py:72
@@ -128,10 +134,10 @@ def network_value_and_grad(params, x, labels):
     penalty = np.sum(w1**2) + np.sum(w2**2)  # digits.py:75
     out = fit + 0.0005 * penalty  # digits.py:76
     # backward
+    d_ratio = -1.0 / part.size
     d_log_probs = np.zeros_like(log_probs)
-    d_log_probs[arange, labels] = -1.0 / part.size  # of digits.py:74
-    # of digits.py:73
-    d_logits = d_log_probs - d_log_probs.sum(axis=1, keepdims=True) * softmax
+    d_log_probs[arange, labels] = d_ratio  # of digits.py:74
+    d_logits = d_log_probs - d_ratio * softmax  # of digits.py:73
     d_b2 = d_logits.sum(axis=0)
     d_hidden = d_logits @ w2.T
     d_w2 = 0.001 * w2 + hidden.T @ d_logits  # of digits.py:72

@@ -14,7 +14,7 @@ def check_arrays(spec, *arrays):
     """
     sizes = {}
     for part, array in zip(spec.split("; "), arrays, strict=True):
-        wanted = part[part.rindex("[") + 1 : -1].split(", ")
+        wanted = [s for s in part[part.rindex("[") + 1 : -1].split(", ") if s]
         found, dtype = np.shape(array), np.asarray(array).dtype
         if len(found) != len(wanted):
             raise ValueError(f"{part} is needed, not an array of shape {found}")
@@ -50,14 +50,20 @@ def logsumexp_and_softmax(x, *, axis=None, keepdims=False):
         peak = peak.clip(-largest, largest)
     share = np.exp(x - peak)
     total = share.sum(axis=axis, keepdims=True)
-    share /= total if finite else np.where(total == 0.0, 1.0, total)
-    with np.errstate(divide="ignore"):
+    if finite:
+        share /= total
         total = np.log(total) + peak
+    else:
+        share /= np.where(total == 0.0, 1.0, total)
+        with np.errstate(divide="ignore"):
+            total = np.log(total) + peak
     return total if keepdims else total.squeeze(axis), share
 
 
 def check_arguments(params, x, labels):
     """Raise ValueError for arguments that the gradient was not derived for."""
+    if [*params] != ["w", "b"]:
+        raise ValueError('derived for [*params] == ["w", "b"]')
     check_arrays(
         "float params['w'][n, m]; float params['b'][m]; x[k, n]; labels[k]",
         params["w"],
@@ -92,10 +98,10 @@ def softmax_regression_vjp(params, x, labels):
     out = fit + 0.0005 * np.sum(w**2)  # digits.py:65
 
     def pullback(d_out):
+        d_minus = -d_out / part.size
         d_log_probs = np.zeros_like(log_probs)
-        d_log_probs[arange, labels] = -d_out / part.size  # of digits.py:64
-        # of digits.py:63
-        d_logits = d_log_probs - d_log_probs.sum(axis=1, keepdims=True) * softmax
+        d_log_probs[arange, labels] = d_minus  # of digits.py:64
+        d_logits = d_log_probs - d_minus * softmax  # of digits.py:63
         d_b = d_logits.sum(axis=0)
         d_w = 0.001 * d_out * w + x.T @ d_logits  # of digits.py:62
         return ({"w": d_w, "b": d_b},)
@@ -118,10 +124,10 @@ def softmax_regression_value_and_grad(params, x, labels):
     fit = -np.mean(part)  # digits.py:64
     out = fit + 0.0005 * np.sum(w**2)  # digits.py:65
     # backward
+    d_ratio = -1.0 / part.size
     d_log_probs = np.zeros_like(log_probs)
-    d_log_probs[arange, labels] = -1.0 / part.size  # of digits.py:64
-    # of digits.py:63
-    d_logits = d_log_probs - d_log_probs.sum(axis=1, keepdims=True) * softmax
+    d_log_probs[arange, labels] = d_ratio  # of digits.py:64
+    d_logits = d_log_probs - d_ratio * softmax  # of digits.py:63
     d_b = d_logits.sum(axis=0)
     d_w = 0.001 * w + x.T @ d_logits  # of digits.py:62
     return out, {"w": d_w, "b": d_b}
