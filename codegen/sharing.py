@@ -17,6 +17,9 @@ from tracegrad.codegen.template import negated
 
 _NUMBERED = re.compile(r"(.+)_\d+$")
 _OF = re.compile(r"(?:[dt]_)+")
+# Variables that may be live at once are compared by pairs: a function with more of them
+# keeps all names apart, so that the time to emit it stays linear.
+_MOST = 400
 
 
 def share_names(
@@ -52,6 +55,8 @@ def share_names(
     if not wanted:
         return
     tracked = {n for pair in wanted for n in pair}
+    if len(tracked) > _MOST:
+        return
     try:
         apart = interference(function, tracked)
     except UnknownStatement:

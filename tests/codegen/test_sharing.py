@@ -198,3 +198,13 @@ def program(x):
     with pytest.raises(UnknownStatement):
         interference(function, {"x", "x_2"})
     assert shared(text, {"x_2": "x"}) == to_source(ast.parse(text))
+
+
+def test_long_functions_keep_their_names() -> None:
+    """The time to emit stays linear: names are compared by pairs in short ones only."""
+    body = [f"    x_{k} = x_{k - 1} + 1.0" for k in range(2, 1500)]
+    text = "\n".join(["def f(x_1):", "    x = x_1", *body, "    return x_1499"])
+    tree = ast.parse(text).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    share_names(tree, {"x"}, {}, lambda gone, before: None)
+    assert "x_1499" in ast.unparse(tree)
