@@ -47,11 +47,8 @@ def share_names(
             fixed.add(node.name)
     known = users | set(entries.values())
     wanted = list(entries.items()) + list(_wanted(names, known, _copies(function)))
-    wanted = [
-        (a, b)
-        for a, b in wanted
-        if a != b and a in names - fixed and b in names | fixed
-    ]
+    free, bound = names - fixed, names | fixed
+    wanted = [(a, b) for a, b in wanted if a != b and a in free and b in bound]
     if not wanted:
         return
     tracked = {n for pair in wanted for n in pair}
