@@ -17,9 +17,9 @@ from tracegrad.codegen.template import negated
 
 _NUMBERED = re.compile(r"(.+)_\d+$")
 _OF = re.compile(r"(?:[dt]_)+")
-# Variables that may be live at once are compared by pairs: a function with more of them
+# Variables that may be live at once are compared by pairs: a function of more lines
 # keeps all names apart, so that the time to emit it stays linear.
-_MOST = 400
+_MOST = 500
 
 
 def share_names(
@@ -36,6 +36,8 @@ def share_names(
         entries: variable -> the one that it is the same as, if that is possible.
         moved: called with a statement that goes, and the one before it.
     """
+    if _length(function) > _MOST:
+        return
     names: set[str] = set()
     fixed: set[str] = set()  # of arguments and functions
     for node in ast.walk(function):
@@ -52,8 +54,6 @@ def share_names(
     if not wanted:
         return
     tracked = {n for pair in wanted for n in pair}
-    if len(tracked) > _MOST:
-        return
     try:
         apart = interference(function, tracked)
     except UnknownStatement:
@@ -62,6 +62,12 @@ def share_names(
     if chosen:
         _rename(function, chosen)
         _drop_copies(function.body, moved)
+
+
+def _length(statement: ast.stmt) -> int:
+    """The number of statements, those inside of others too."""
+    inner = [*getattr(statement, "body", ()), *getattr(statement, "orelse", ())]
+    return len(inner) + sum(map(_length, inner))
 
 
 def _wanted(
