@@ -299,8 +299,7 @@ def view_of_zeros(r: Rewriter, node: Node) -> Any:
 @rewrites(broadcast_to)
 def broadcast_zeros(r: Rewriter, node: Node) -> Any:
     """Zeros repeated are zeros."""
-    made = r.made_by.get(node.inputs[0])
-    if made is None or made.op not in (zeros, zeros_like):
+    if not _is_zeros(r, node.inputs[0]):
         return None
     out = node.outputs[0].type
     return r.record(zeros, (), {"shape": out.shape, "dtype": out.dtype.name})
