@@ -3,6 +3,7 @@
 import collections
 import copy
 import inspect
+import linecache
 import threading
 import types
 
@@ -60,7 +61,6 @@ def test_branch_on_a_python_float(traced) -> None:
 @pytest.mark.parametrize(
     ("function", "wanted"),
     [
-        (lambda x: np.float64(x[0]), "a plain array"),
         (lambda x: complex(x[0]), "a Python complex"),
         (lambda x: C[x.astype(int)], "a plain array"),
         (lambda x: C.__setitem__(0, x[0]), "a Python float"),
@@ -437,3 +437,39 @@ def test_wrong_operand(traced) -> None:
     with pytest.raises(TypeError):
         traced(lambda x: x + "text", X)
     assert traced(lambda x: x == None, X).value() is False  # noqa: E711
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.sum(x * None),
+        lambda x: None - x,
+        lambda x: x + "a",
+        lambda x: x @ {},
+        lambda x: x < "a",
+        lambda x: x.foo,
+        lambda x: ",".join(x),
+        lambda x: x(3),
+    ],
+)
+def test_errors_of_python_and_of_compiled_code_name_the_line(function) -> None:
+    with pytest.raises(errors.TracegradError) as caught:
+        tg.grad(function)(X)
+    lines = str(caught.value).split("\n")
+    assert len(lines) == 4
+    assert lines[2].startswith("  at:  test_errors.py:")
+    assert "Proxy" not in lines[0].replace("traced ndarray", "")
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "complex128", "int64", "bool_"])
+def test_a_type_of_numpys_scalars_says_what_to_write(kind) -> None:
+    space = {"np": np}
+    text = f"def f(x):\n    y = 2.0 * np.{kind}(x[0])\n    return y\n"
+    name = f"<scalar of {kind}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), space)
+    with pytest.raises(errors.ConversionError) as caught:
+        tg.grad(space["f"])(X)
+    lines = str(caught.value).split("\n")
+    assert lines[1] == f"  in:  np.{kind}"
+    assert lines[3] == f"  fix: write x.astype(np.{kind}), which is traced"

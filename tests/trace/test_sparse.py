@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as ss
+from scipy.sparse.linalg import factorized, splu
 
 import tracegrad as tg
 
@@ -60,3 +61,37 @@ def test_what_is_not_supported_says_so():
     assert "test_sparse.py" in str(e.value)
     with pytest.raises(tg.TracegradError, match="do not fit for @"):
         tg.grad(lambda x: np.sum(ROWS @ x))(Z)
+
+
+@pytest.mark.parametrize("a", [PAIRS, ss.coo_matrix(DENSE), ROWS, OLD, COLUMNS])
+def test_the_method_dot_is_the_product(a):
+    gradient = tg.grad(lambda x: np.sum(a.dot(x) ** 2))(X)
+    np.testing.assert_allclose(gradient, 2.0 * DENSE.T @ (DENSE @ X))
+    gradient = tg.grad(lambda x: np.sum(a.dot(x) ** 2))(MANY)
+    np.testing.assert_allclose(gradient, 2.0 * DENSE.T @ (DENSE @ MANY))
+
+
+SQUARE = ss.csc_array(np.diag([1.0, 2.0, 3.0]))
+SOLVE = splu(SQUARE)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ROWS.multiply(x).sum(),
+        lambda x: SQUARE.maximum(x).sum(),
+        lambda x: (SQUARE + x).sum(),
+        lambda x: (SQUARE * x[0]).sum(),
+        lambda x: (x[0] * PAIRS).sum(),
+        lambda x: (PAIRS / x[0]).sum(),
+        lambda x: SOLVE.solve(x).sum(),
+        lambda x: factorized(SQUARE)(x).sum(),
+    ],
+)
+def test_what_scipy_cannot_take_is_an_error_with_the_line(function):
+    with pytest.raises(tg.TracegradError) as e:
+        tg.grad(function)(X)
+    lines = str(e.value).split("\n")
+    assert len(lines) == 4
+    assert lines[2].startswith("  at:  test_sparse.py:")
+    assert "Proxy" not in lines[0]

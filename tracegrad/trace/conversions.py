@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from typing import Any
 
 import numpy as np
@@ -46,13 +48,39 @@ _CONVERSIONS = {
 }
 
 
+# A call of one of NumPy's types of scalars, which are classes: no protocol sees it.
+_SCALAR_CALL = re.compile(r"\b(?:np|numpy)\.(\w+)\(")
+
+
+def _scalar_type(at: Location | None) -> str | None:
+    """`np.float64`, if the place is a call of that."""
+    if at is None:
+        return None
+    line = linecache.getline(at.filename, at.line).encode()
+    end = at.end_column if at.end_line == at.line else len(line)
+    found = _SCALAR_CALL.match(line[max(at.column, 0) : end].decode(errors="replace"))
+    kind = getattr(np, found[1], None) if found else None
+    is_scalar = isinstance(kind, type) and issubclass(kind, np.generic)
+    return found[0][:-1] if found and is_scalar else None
+
+
 def conversion(x: Handle, wanted: str) -> ConversionError:
     """The error for a traced value that would become something plain."""
+    at = place_of(x)
+    scalar = _scalar_type(at)
+    if scalar is not None:
+        return ConversionError(
+            f"{scalar} of a traced value ({x.value.type!r}) would be a constant from "
+            "then on",
+            op=scalar,
+            at=at,
+            fix=f"write x.astype({scalar}), which is traced",
+        )
     return ConversionError(
         f"a traced value ({x.value.type!r}) would become {wanted}, and be a constant "
         "from then on",
         op=_CONVERSIONS.get(wanted, "np.asarray()"),
-        at=place_of(x),
+        at=at,
         fix="keep it an array of the traced function, and store it only in arrays made "
         "there by np.zeros, np.array and the like",
     )

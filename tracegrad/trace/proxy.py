@@ -60,7 +60,12 @@ from tracegrad.trace.numpy_api import (
 )
 from tracegrad.trace.session import Session
 from tracegrad.trace.sizes import Size, user_shape
-from tracegrad.trace.sparse import asked_by_sparse, with_sparse
+from tracegrad.trace.sparse import (
+    asked_by_sparse,
+    refuse_methods,
+    taken_for_array,
+    with_sparse,
+)
 
 _PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
 _OPERAND_TYPES = (
@@ -192,7 +197,7 @@ class Proxy(Handle):
     def __class__(self) -> type:
         """What NumPy would have here, so that `isinstance` in user code holds."""
         if asked_by_sparse(1):
-            return Proxy
+            return np.ndarray if taken_for_array(1) else Proxy
         t = self.value.type
         if t.weak:
             return _PYTHON.get(t.kind, Proxy)
@@ -326,6 +331,7 @@ class Proxy(Handle):
     # ----------------------------------------------- values, where there are some
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if asked_by_sparse(1):
+            refuse_methods(session_of(self), 1)
             # A 0-d object array says: leave the operator to the other operand.
             return np.array(None, dtype=object)
         data = np.asarray(data_of(self, "a plain array"), dtype=dtype)

@@ -50,6 +50,7 @@ from tracegrad.trace.interpose import (
 )
 from tracegrad.trace.joining import Identities, Joining, Joins
 from tracegrad.trace.proxy import argument, make
+from tracegrad.trace.refusals import explained
 from tracegrad.trace.session import (
     ACTIVE,
     Counting,
@@ -282,11 +283,14 @@ def _called(
     except (Restart, _NewModule, Identities, Joining, Unjoin):
         watch.check()  # another try would find the change made already
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         # C code of NumPy puts an error of its own on top of ours.
         if isinstance(error.__cause__, ConversionError):
             raise error.__cause__ from None
-        raise
+        refused = explained(error)
+        if refused is None:
+            raise
+        raise refused from error
     return build(out, lambda x: _result_leaf(x, session))
 
 
