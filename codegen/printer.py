@@ -22,6 +22,7 @@ from tracegrad.codegen.printer_expressions import (
     ExpressionPrinter,
     PrinterError,
 )
+from tracegrad.codegen.printer_flat import expression_text, statement_text
 from tracegrad.codegen.printer_layout import (
     INDENT,
     BestFitParens,
@@ -57,7 +58,6 @@ from tracegrad.codegen.printer_rules import (
     operands,
     wrapped,
 )
-from tracegrad.codegen.width import bounds
 
 __all__ = [
     "Blank",
@@ -65,7 +65,6 @@ __all__ = [
     "Printer",
     "PrinterError",
     "docstring",
-    "expression_width",
     "fits",
     "strip_comments",
     "to_source",
@@ -87,14 +86,14 @@ def to_source(tree: ast.AST) -> str:
             type parameters), and for a name that is not an identifier.
     """
     if isinstance(tree, ast.expr | ast.Expression):
-        return _flat(tree)
+        value = tree.body if isinstance(tree, ast.Expression) else tree
+        text = expression_text(value)
+        if text is None:
+            printer = Printer(width=sys.maxsize)
+            text = flat_text(printer.capture(lambda: printer.dispatch(value)))
+        return text
     text = Printer().text(tree)
     return text if isinstance(tree, ast.Module) else text.rstrip("\n")
-
-
-def expression_width(node: ast.expr) -> int:
-    """Returns how many columns `node` takes on one line."""
-    return text_width(_flat(node))
 
 
 def fits(stmt: ast.stmt, indent: int, width: int = WIDTH) -> bool:
@@ -105,12 +104,6 @@ def fits(stmt: ast.stmt, indent: int, width: int = WIDTH) -> bool:
     """
     text = Printer(width=sys.maxsize).text(stmt).rstrip("\n")
     return "\n" not in text and indent + text_width(text) <= width
-
-
-def _flat(node: ast.AST) -> str:
-    printer = Printer(width=sys.maxsize)
-    value = node.body if isinstance(node, ast.Expression) else node
-    return flat_text(printer.capture(lambda: printer.dispatch(value)))
 
 
 def _ends_in_definition(stmt: ast.stmt) -> bool:
@@ -139,7 +132,6 @@ class Printer(ExpressionPrinter):
         self.width = width
         self.lines: list[str] = []
         self.comment: str | None = None
-        self.fits = False  # certainly on one line: no layout is needed
         self._indent = 0
 
     def text(self, tree: ast.AST) -> str:
@@ -208,14 +200,13 @@ class Printer(ExpressionPrinter):
                 continue
             start, blanks = len(self.lines), self.comments(pending, stmt)
             self.comment = getattr(stmt, "comment", None)
-            self.fits = self._certainly_fits(stmt)
             is_first, pending, is_documented = previous is None, [], False
             text = text_of(stmt.value) if isinstance(stmt, ast.Expr) else None
             if is_first and parent is not None and text is not None:
                 self.fill(docstring_text(text, INDENT * self._indent))
                 if isinstance(parent, ast.Module | ast.ClassDef):
                     pending, is_documented = [Blank()], True
-            else:
+            elif not self._in_one_line(stmt):
                 self.node(stmt)
             self.flush()
             self.separate(start, previous, stmt, blanks, parent)
@@ -227,11 +218,18 @@ class Printer(ExpressionPrinter):
             self.fill("pass")
             self.flush()
 
-    def _certainly_fits(self, stmt: ast.stmt) -> bool:
-        if not isinstance(stmt, ast.Assign | ast.AugAssign):
+    def _in_one_line(self, stmt: ast.stmt) -> bool:
+        """Prints a statement of a usual kind, if it fits with its comment."""
+        text = statement_text(stmt)
+        if text is None:
             return False
-        comment = len(self.comment) + 4 if self.comment else 0
-        return INDENT * self._indent + bounds(stmt)[1] + comment <= self.width
+        width = INDENT * self._indent + text_width(text)
+        if self.comment is not None:
+            width += text_width(f"  # {one_line(self.comment)}")
+        if width > self.width:
+            return False
+        self.fill(text)
+        return True
 
     def comments(self, pending: list[Comment | Blank], stmt: ast.stmt | None) -> int:
         """Prints the comments before a statement; returns the blank lines before it."""
@@ -296,7 +294,7 @@ class Printer(ExpressionPrinter):
         With `best_fit`, an expression that cannot break gets them only if they help.
         """
         node = parseable(node)
-        if self.fits or wrapped(node, level):
+        if wrapped(node, level):
             self.child(node, level)
             return
         need = needs_parens(node)
@@ -335,7 +333,7 @@ class Printer(ExpressionPrinter):
         atom = isinstance(value, ast.Name | ast.Constant | ast.JoinedStr)
         chain = isinstance(value, ast.Attribute | ast.Call | ast.Subscript)
         need = "" if wrapped(value, TEST) else needs_parens(value)
-        if self.fits or not (atom or (chain and need == "best-fit")):
+        if not (atom or (chain and need == "best-fit")):
             self.parts += [*before, operator]
             self.value(node, bare)
             return

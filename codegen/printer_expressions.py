@@ -36,6 +36,8 @@ from tracegrad.codegen.printer_rules import (
     any_brackets,
     is_fluent,
     is_postfix,
+    is_simple_bound,
+    is_tight,
     is_tuple,
     operands,
     precedence,
@@ -317,7 +319,7 @@ class ExpressionPrinter(astunparse.Unparser):
             else:
                 self.chain(*part)
             if symbol:
-                tight = symbol == "**" and self.is_tight(values[index : index + 2])
+                tight = symbol == "**" and is_tight(values[index : index + 2])
                 self.line("" if tight else " ")
                 self.write(symbol)
                 if not tight:
@@ -326,26 +328,6 @@ class ExpressionPrinter(astunparse.Unparser):
                     key = None if self.nesting is _INSIDE else self.nesting
                     self.write(IfBreaks(" ", when=key))
             start = index + 1
-
-    def is_tight(self, values: list[tuple[ast.expr, int]]) -> bool:
-        """Returns whether `**` between the operands has no spaces: `x**2`."""
-        return all(
-            self.is_plain(node) and not wrapped(node, level) for node, level in values
-        )
-
-    def is_plain(self, node: ast.expr) -> bool:
-        """Returns whether `node` is a number, a dotted name, or the minus of one."""
-        node = parseable(node)
-        match node:
-            case ast.Name():
-                return True
-            case ast.Constant(value):
-                return value is None or type(value) in (int, float, complex, bool)
-            case ast.UnaryOp(op, operand):
-                return not isinstance(op, ast.Not) and self.is_plain(operand)
-            case ast.Attribute(value):
-                return self.is_plain(value)
-        return False
 
     def _UnaryOp(self, t: ast.UnaryOp) -> None:
         self.write(self.unop[type(t.op).__name__])
@@ -463,7 +445,7 @@ class ExpressionPrinter(astunparse.Unparser):
 
     def _Slice(self, t: ast.Slice) -> None:
         bounds = [b for b in (t.lower, t.upper, t.step) if b is not None]
-        space = "" if all(map(self.is_simple_bound, bounds)) else " "
+        space = "" if all(map(is_simple_bound, bounds)) else " "
         if t.lower is not None:
             self.child(t.lower, TEST)
             self.write(space)
@@ -474,13 +456,6 @@ class ExpressionPrinter(astunparse.Unparser):
         if t.step is not None:
             self.write((space if t.upper is not None else "") + ":" + space)
             self.child(t.step, TEST)
-
-    def is_simple_bound(self, node: ast.expr) -> bool:
-        """Returns whether a bound of a slice leaves the colon without spaces."""
-        node = parseable(node)
-        if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
-            return self.is_simple_bound(node.operand)
-        return isinstance(node, ast.Name | ast.Constant)
 
     def arguments(
         self, args: list[ast.expr], keywords: list[ast.keyword], is_call: bool = True

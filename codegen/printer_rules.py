@@ -110,6 +110,34 @@ def wrapped(node: ast.expr, level: int) -> bool:
     return precedence(node) < level
 
 
+def is_tight(values: list[tuple[ast.expr, int]]) -> bool:
+    """Returns whether `**` between the operands has no spaces: `x**2`."""
+    return all(is_plain(node) and not wrapped(node, level) for node, level in values)
+
+
+def is_plain(node: ast.expr) -> bool:
+    """Returns whether `node` is a number, a dotted name, or the minus of one."""
+    node = parseable(node)
+    match node:
+        case ast.Name():
+            return True
+        case ast.Constant(value):
+            return value is None or type(value) in (int, float, complex, bool)
+        case ast.UnaryOp(op, operand):
+            return not isinstance(op, ast.Not) and is_plain(operand)
+        case ast.Attribute(value):
+            return is_plain(value)
+    return False
+
+
+def is_simple_bound(node: ast.expr) -> bool:
+    """Returns whether a bound of a slice leaves the colon without spaces."""
+    node = parseable(node)
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        return is_simple_bound(node.operand)
+    return isinstance(node, ast.Name | ast.Constant)
+
+
 def is_postfix(node: ast.AST) -> bool:
     """Returns whether `node` is a call or a subscript."""
     return isinstance(node, ast.Call | ast.Subscript)

@@ -12,12 +12,12 @@ from tracegrad.codegen.printer import (
     Printer,
     PrinterError,
     docstring,
-    expression_width,
     fits,
     strip_comments,
     to_source,
     with_comment,
 )
+from tracegrad.codegen.printer_layout import text_width
 
 X = ast.Name("x", ast.Load())
 
@@ -483,11 +483,11 @@ def test_fits_counts_indent_and_comment() -> None:
     assert not fits(statement("if x:\n    y"), 0)
 
 
-def test_expression_width() -> None:
-    assert expression_width(expression("a+b")) == 5
+def test_the_width_of_text_counts_columns() -> None:
+    assert text_width(to_source(expression("a+b"))) == 5
     # Wide characters take two columns, combining ones none.
-    assert expression_width(ast.Constant("中")) == 4
-    assert expression_width(ast.Name("é", ast.Load())) == 1
+    assert text_width(to_source(ast.Constant("中"))) == 4
+    assert text_width(to_source(ast.Name("é", ast.Load()))) == 1
 
 
 LAYOUTS = [

@@ -6,11 +6,13 @@ import random
 import shutil
 import string
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
 
+from tracegrad.codegen import printer, printer_layout
 from tracegrad.codegen.printer import (
     Blank,
     Comment,
@@ -19,6 +21,7 @@ from tracegrad.codegen.printer import (
     to_source,
     with_comment,
 )
+from tracegrad.codegen.printer_flat import expression_text, statement_text
 
 NAMES = [*"abcxyz", "w1", "hidden", "d_logits", "learning_rate", "μ", "match", "_"]
 BINARY = [
@@ -447,6 +450,39 @@ def test_text_parses_back_to_the_tree(block: int) -> None:
 def test_text_parses_back_to_the_tree_20000() -> None:
     for seed in range(20_000):
         check_round_trip(seed)
+
+
+class InDocuments(printer.Printer):
+    """Prints everything as documents, without the short way to a single line."""
+
+    def _in_one_line(self, stmt: ast.stmt) -> bool:
+        return False
+
+
+def general_text(node: ast.AST) -> str:
+    """Returns `node` on one line, printed the general way."""
+    of_one_line = InDocuments(width=sys.maxsize)
+    if isinstance(node, ast.stmt):
+        return of_one_line.text(node).removesuffix("\n")
+    parts = of_one_line.capture(lambda: of_one_line.dispatch(node))
+    return printer_layout.flat_text(parts)
+
+
+def test_the_short_way_to_a_line_gives_the_text_of_the_general_one() -> None:
+    printed = {ast.expr: 0, ast.stmt: 0}
+    for seed in range(800):
+        for node in ast.walk(Trees(seed).module()):
+            if isinstance(node, ast.expr) and not isinstance(node, ast.Slice):
+                kind, text = ast.expr, expression_text(node)
+            elif isinstance(node, ast.stmt) and not hasattr(node, "comment"):
+                kind, text = ast.stmt, statement_text(node)
+            else:
+                continue
+            if text is not None:
+                printed[kind] += 1
+                assert text == general_text(node), f"seed {seed}"
+    # It is the usual way, not one for a few.
+    assert printed[ast.expr] > 20_000 and printed[ast.stmt] > 100
 
 
 class Gradients(Trees):
