@@ -377,11 +377,12 @@ def compiled(f: Any, options: Options) -> Compiled:
 def grad(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
-    argnames: str | tuple[str, ...] | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
-    holomorphic: bool = False,
     reroll: bool = True,
     joins: bool = True,
 ) -> Any:
@@ -390,11 +391,11 @@ def grad(
     Args:
         f: the function; left out, `grad` is a decorator with options.
         argnums: which positional arguments to differentiate, negative from the end.
-        argnames: or which by name, keyword-only ones too.
         has_aux: whether `f` returns `(value, aux)`.
+        holomorphic: whether `f` is a holomorphic function, whose result is complex.
+        argnames: the arguments to differentiate by name, keyword-only ones too.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
-        holomorphic: whether `f` is a holomorphic function, whose result is complex.
         reroll: whether the turns of a Python loop become a loop again.
         joins: whether both ways of a branch are traced, where that is proved right.
 
@@ -415,11 +416,12 @@ def grad(
 def value_and_grad(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
-    argnames: str | tuple[str, ...] | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
-    holomorphic: bool = False,
     reroll: bool = True,
     joins: bool = True,
 ) -> Any:
@@ -436,6 +438,7 @@ def value_and_grad(
 @decorator
 def compile(
     f: Callable | None = None,
+    *,
     backend: str = "numpy",
     optimize: str = "readable",
     reroll: bool = True,

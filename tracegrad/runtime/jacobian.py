@@ -31,11 +31,12 @@ from tracegrad.runtime.transform import binder_of, options_of
 def jacrev(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
-    argnames: str | tuple[str, ...] | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
-    holomorphic: bool = False,
     reroll: bool = True,
 ) -> Any:
     """The Jacobian of a function, row by row, all rows in one batched pass.
@@ -45,11 +46,11 @@ def jacrev(
     Args:
         f: a function that returns real arrays, or a structure of them.
         argnums: which positional arguments to differentiate.
-        argnames: or which by name.
         has_aux: whether `f` returns `(out, aux)`.
+        holomorphic: whether `f` is a holomorphic function.
+        argnames: the arguments to differentiate by name.
         backend: "numpy" or "jax".
         optimize: "readable" or "fast".
-        holomorphic: whether `f` is a holomorphic function.
         reroll: see `grad`.
 
     Returns:
@@ -71,11 +72,12 @@ def jacrev(
 def jacfwd(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
-    argnames: str | tuple[str, ...] | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
-    holomorphic: bool = False,
     reroll: bool = True,
 ) -> Any:
     """The Jacobian of a function, column by column, all columns in one batched pass.
@@ -96,18 +98,19 @@ def jacfwd(
 def jacobian(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
-    argnames: str | tuple[str, ...] | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
-    holomorphic: bool = False,
     sparse: bool = False,
     reroll: bool = True,
 ) -> Any:
     """The Jacobian of a function: `jacrev`, or in as many passes as it has colours.
 
     Args:
-        f, argnums, argnames, has_aux, backend, optimize, holomorphic, reroll: see
+        f, argnums, has_aux, holomorphic, argnames, backend, optimize, reroll: see
             `jacrev`.
         sparse: whether to return a `scipy.sparse.csr_array`, of one array by one array,
             both flat.  Its pattern is read off the program (see `tg.sparsity`), and
@@ -129,11 +132,12 @@ def jacobian(
 def hessian(
     f: Callable | None = None,
     argnums: int | tuple[int, ...] = 0,
-    argnames: str | tuple[str, ...] | None = None,
     has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: str | tuple[str, ...] | None = None,
     backend: str = "numpy",
     optimize: str = "readable",
-    holomorphic: bool = False,
     sparse: bool = False,
     reroll: bool = True,
 ) -> Any:
@@ -142,7 +146,7 @@ def hessian(
     Args:
         f: a function that returns a real scalar (or arrays: then the Hessian of each
             element).
-        argnums, argnames, has_aux, backend, optimize, holomorphic, reroll: see
+        argnums, has_aux, holomorphic, argnames, backend, optimize, reroll: see
             `jacrev`.
         sparse: see `jacobian`.
 

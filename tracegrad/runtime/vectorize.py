@@ -37,6 +37,7 @@ def vmap(
     f: Callable | None = None,
     in_axes: Any = 0,
     out_axes: Any = 0,
+    *,
     axis_size: int | None = None,
     strict: bool = False,
     backend: str = "numpy",
