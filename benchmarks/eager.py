@@ -8,7 +8,8 @@ fastest block times, in microseconds for each forward op with its share of backw
 The column `ratio` is ours by the other's; `bar` is what it should not pass.  torch,
 autograd and mygrad are compared if they are installed (`pip install
 'tracegrad[benchmarks]'` brings the last two).  In a whole step we and torch update
-tensors; autograd and mygrad update NumPy's arrays, which is less work.
+tensors; autograd and mygrad update NumPy's arrays, which is less work.  The rows
+"by hand" are bare NumPy: the least that any library could take.
 """
 
 from __future__ import annotations
@@ -222,13 +223,37 @@ def mygrad_mlp(step: bool = True) -> Callable[[], Any]:
     return run
 
 
+def numpy_mlp(step: bool = True) -> Callable[[], Any]:
+    """The step of the network in NumPy by hand: the least that any library can take."""
+    rng = np.random.default_rng(0)
+    shapes = [(32, 8), (32, 4), (8, 16), (16,), (16, 4), (4,)]
+    x, y, *parameters = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    w1, b1, w2, b2 = parameters
+
+    def run() -> Any:
+        h = np.tanh(x @ w1 + b1)
+        error = h @ w2 + b2 - y
+        loss = np.mean(error**2)
+        d_out = error * np.float32(2.0 / error.size)
+        d_pre = (d_out @ w2.T) * (1.0 - h * h)
+        gradient = x.T @ d_pre, d_pre.sum(axis=0), h.T @ d_out, d_out.sum(axis=0)
+        if step:
+            for p, g in zip(parameters, gradient):
+                p -= 1e-4 * g
+        return loss, gradient
+
+    return run
+
+
 OTHERS: dict[str, tuple[Callable, Callable, int]] = {}
 for _name, _chain, _mlp in (
     ("autograd", autograd_chain, autograd_mlp),
     ("mygrad", mygrad_chain, mygrad_mlp),
+    ("by hand", None, numpy_mlp),
 ):
+    if _chain is not None:
+        OTHERS[f"{_name}: chain"] = (lambda: scalars(tg), _chain, 3 * OPS)
     OTHERS |= {
-        f"{_name}: chain": (lambda: scalars(tg), _chain, 3 * OPS),
         f"{_name}: MLP": (lambda: mlp(tg, step=False), lambda m=_mlp: m(False), 1),
         f"{_name}: MLP, compiled": (
             lambda: mlp(tg, compiled=True, step=False),
@@ -288,15 +313,17 @@ def main() -> None:
             runs = [ours(), theirs()]
         except ImportError:
             continue
-        show(name, runs, ops, OTHERS_BAR, options.repeat)
+        bar = None if name.startswith("by hand") else OTHERS_BAR
+        show(name, runs, ops, bar, options.repeat)
 
 
-def show(name: str, runs: list, ops: int, bar: float, repeat: int) -> None:
+def show(name: str, runs: list, ops: int, bar: float | None, repeat: int) -> None:
     """Print one line of the table."""
     times = [1e6 * t / ops for t in compare(runs, repeat)]
     line = f"{name:32}{times[0]:10.2f}"
     if len(times) > 1:
-        line += f"{times[1]:10.2f}{times[0] / times[1]:8.2f}{bar:6.2f}"
+        line += f"{times[1]:10.2f}{times[0] / times[1]:8.2f}"
+        line += "" if bar is None else f"{bar:6.2f}"
     print(line, flush=True)
     gc.collect()
 
