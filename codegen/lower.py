@@ -31,6 +31,7 @@ from tracegrad.errors import UnsupportedError
 from tracegrad.ir.graph import BACKWARD, Const, Graph, Node, Value
 from tracegrad.ir.location import Chain
 from tracegrad.ops.call import call
+from tracegrad.ops.cast import astype
 from tracegrad.ops.control_guard import fails, holds
 from tracegrad.ops.define import OPERATORS
 from tracegrad.ops.index import getitem
@@ -145,6 +146,8 @@ class Lowering:
         if node.op is call:
             assert self.context.body is not None
             return ast.Call(self.context.body(node.attrs["body"]), args, [])
+        if node.op is astype and node.derived and self._may_be_number(node.inputs[0]):
+            return ast.Call(literal(node.attrs["dtype"], self.context), args, [])
         template = self.template(node)
         if node.op.emitter is not None:
             return _aliased(node.op.emitter(args, node.attrs), self.context)
@@ -216,10 +219,48 @@ class Lowering:
         if isinstance(v, Const) and isinstance(v.value, np.generic):
             return self._numpy_scalar(v, node)
         made = self.expression(v)
-        if self.context.backend.name == "jax" and _needs_jax_array(v, node):
+        if self.context.backend.name == "jax" and self._needs_jax_array(v, node):
             library = name(self.context.backend.alias)
             return ast.Call(ast.Attribute(library, "asarray", ast.Load()), [made], [])
         return made
+
+    def _needs_jax_array(self, v: Value, node: Node) -> bool:
+        """Whether the node asks of a captured array what NumPy's own have not.
+
+        That is a traced index, or `.at`; of what is computed of such arrays, too.
+        """
+        if not node.inputs or v is not node.inputs[0]:
+            return False
+        if node.op.inplace is not None:
+            return isinstance(v, Const)
+        if node.op is not getitem or not self._is_constant(v):
+            return False
+        return not all(map(self._is_constant, node.inputs[1:]))
+
+    def _is_constant(self, v: Value, depth: int = 6) -> bool:
+        """Whether a value is computed, in few steps, from captured arrays alone."""
+        if isinstance(v, Const):
+            return True
+        made = self.plan.producer.get(v)
+        inputs = [] if made is None or not depth else self.graph.nodes[made].inputs
+        return bool(inputs) and all(self._is_constant(u, depth - 1) for u in inputs)
+
+    def _may_be_number(self, v: Value, depth: int = 8) -> bool:
+        """Whether a value without axes may be a Python number in the source.
+
+        As one that a branch or a loop gives, or takes, where it is a literal.
+        """
+        if v.type.shape or isinstance(v, Const):
+            return not v.type.shape
+        made = self.plan.producer.get(v)
+        if made is None or not depth:
+            return True
+        node = self.graph.nodes[made]
+        if node.regions:
+            return True
+        return bool(node.inputs) and all(
+            self._may_be_number(u, depth - 1) for u in node.inputs
+        )
 
     def _numpy_scalar(self, v: Const, node: Node) -> ast.expr:
         """A NumPy scalar, as a plain number wherever that gives the same dtype."""
@@ -491,18 +532,6 @@ class Lowering:
             if v in self.variables:
                 return f"{self.variables[v]}_pre"
         return None
-
-
-def _needs_jax_array(v: Value, node: Node) -> bool:
-    """Whether the node asks of a captured array what NumPy's own have not.
-
-    That is a traced index, or `.at`.
-    """
-    if not isinstance(v, Const) or v is not node.inputs[0]:
-        return False
-    if node.op.inplace is not None:
-        return True
-    return node.op is getitem and any(not isinstance(u, Const) for u in node.inputs[1:])
 
 
 class Constants:

@@ -262,3 +262,26 @@ def test_an_array_that_a_branch_hands_on_is_not_written() -> None:
         value, grad = tg.value_and_grad(function)(x, Y)
         np.testing.assert_allclose(value, function(x, Y))
         np.testing.assert_allclose(grad, slope(function, x, Y, 0), atol=1e-7)
+
+
+@pytest.mark.parametrize("c", [0.3, 1.2])
+@pytest.mark.parametrize(
+    "narrowed",
+    [
+        lambda c: np.real(np.exp(1j * c)),
+        lambda c: -np.real(np.exp(1j * c)),
+        lambda c: np.abs(np.exp(1j * c) + c) - 1.0,
+    ],
+)
+def test_a_cotangent_that_a_branch_leaves_zero_is_cast(narrowed, c) -> None:
+    def f(x, c):
+        t = narrowed(c)
+        return np.sin(min(t, x[0]) if x[1] > 0 else max(t, 0.5))
+
+    for x in np.array([[0.7, 1.0], [0.7, -1.0], [-3.0, 1.0], [9.0, 1.0]]):
+        value, (d_x, d_c) = tg.value_and_grad(f, argnums=(0, 1))(x, c)
+        np.testing.assert_allclose(value, f(x, c), rtol=1e-12)
+        step = (f(x, c + 1e-6) - f(x, c - 1e-6)) / 2e-6
+        np.testing.assert_allclose(d_c, step, rtol=1e-6, atol=1e-9)
+        step = (f(x + [1e-6, 0], c) - f(x - [1e-6, 0], c)) / 2e-6
+        np.testing.assert_allclose(d_x, [step, 0.0], rtol=1e-6, atol=1e-9)

@@ -106,3 +106,19 @@ def test_an_index_outside_is_an_error() -> None:
         assert len(g.specializations()) == 1
         with pytest.raises(IndexError, match=f"index {index} is out of bounds"):
             g(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.sum(x * np.interp(x, np.arange(4.0), np.linspace(0, 1, 4) ** 2)),
+        lambda x: np.sum(x * (np.arange(5.0) ** 2)[np.argsort(x)]),
+        lambda x: np.sum(np.bincount([0, 1, 3], weights=x, minlength=4) ** 2),
+    ],
+)
+def test_captured_arrays_computed_with_and_read_at_traced_places(f) -> None:
+    x = np.array([1.3, 0.4, 2.2])
+    found = tg.value_and_grad(f, backend="jax")(x)
+    np.testing.assert_allclose(found[0], f(x), rtol=1e-12)
+    slopes = [(f(x + h) - f(x - h)) / 2e-6 for h in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(found[1], slopes, rtol=1e-6)

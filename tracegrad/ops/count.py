@@ -100,6 +100,11 @@ def bincount(x, weights, *, length):
     return xp.bincount(x, weights, length)
 
 
+@bincount.body("jax")
+def _(x, weights, *, length):
+    return xp.bincount(x, weights, length=length)  # type: ignore[call-arg]
+
+
 @bincount.vjp
 def _(ct, y, x, weights, *, length):
     return None, getitem(ct, x, index=(ARRAY,))
