@@ -29,6 +29,14 @@ def torch_model(p, x, n):
     return {"h": h, "s": torch.sum(h**2)}
 
 
+Z = np.array([1.0 + 2.0j, 0.5 - 1.0j, -0.7 + 0.2j])
+COMPLEX = {
+    "of real value": lambda m, z: m.sum(m.abs(z) ** 2 * m.real(z)),
+    "holomorphic": lambda m, z: m.sin(z) * z**2 * (1.0 + 2.0j),
+    "neither": lambda m, z: m.conj(z) * z**2 * m.imag(z),
+}
+
+
 class TestTorch:
     def tensors(self):
         make = lambda a: torch.tensor(a, requires_grad=True)
@@ -54,6 +62,25 @@ class TestTorch:
         x, y = (torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in "xy")
         assert torch.autograd.gradcheck(f, (x, y))
         assert torch.autograd.gradgradcheck(f, (x, y))
+
+    @pytest.mark.parametrize("name", COMPLEX)
+    def test_complex_gradients_are_those_of_torch(self, name):
+        """They are conjugates of ours and JAX's, at every order."""
+        f, found = COMPLEX[name], []
+        for g in (tg.to_torch(lambda z: f(np, z)), lambda z: f(torch, z)):
+            z = torch.tensor(Z, requires_grad=True)
+            out = torch.view_as_real(g(z) + 0j)
+            loss = (out[..., 0] - 2.0 * out[..., 1]).sum()
+            (first,) = torch.autograd.grad(loss, z, create_graph=True)
+            loss = (first.real * first.imag + first.imag**2).sum()
+            (second,) = torch.autograd.grad(loss, z, create_graph=True)
+            (third,) = torch.autograd.grad((second.real * second.imag).sum(), z)
+            plain = torch.tensor(Z, requires_grad=True)
+            out = torch.view_as_real(g(plain.conj()) + 0j)
+            (out[..., 0] - 2.0 * out[..., 1]).sum().backward()
+            found.append([first, second, third, plain.grad])
+        for have, want in zip(*found, strict=True):
+            torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-10)
 
     def test_without_gradients_and_single_precision(self):
         f = tg.to_torch(lambda x: x * 2.0)

@@ -52,8 +52,13 @@ class _Flat:
             self._pulled[wrt] = Compiled(self.flat, Options("vjp", argnums=wrt))
         return self._pulled[wrt](*values)
 
-    def pullback(self, wrt: tuple[int, ...], count: int) -> Callable:
-        """The pullback as a function of all leaves and the cotangents."""
+    def pullback(
+        self, wrt: tuple[int, ...], count: int, convention: Callable = lambda x: x
+    ) -> Callable:
+        """The pullback as a function of all leaves and the cotangents.
+
+        `convention` makes a cotangent of the other library one of ours, and back.
+        """
         if wrt not in self._again:
             flat = self.flat
 
@@ -65,7 +70,9 @@ class _Flat:
                         inner[i] = x
                     return flat(*inner)
 
-                return vjp(moved, *[values[i] for i in wrt])[1](tuple(cts))
+                _, pulled = vjp(moved, *[values[i] for i in wrt])
+                found = pulled(tuple([convention(ct) for ct in cts]))
+                return tuple([convention(x) for x in found])
 
             back.__name__ = back.__qualname__ = f"{flat.__name__}_pullback"
             self._again[wrt] = back
@@ -119,7 +126,8 @@ def to_torch(f: Callable) -> Callable:
 
     Returns:
         A function that takes tensors in the place of arrays, and returns tensors.  It
-        is a `torch.autograd.Function`, differentiable any number of times.
+        is a `torch.autograd.Function`, differentiable any number of times.  Gradients
+        by complex numbers are PyTorch's there: conjugates of ours.
     """
     torch = _import("torch", "tg.to_torch")
     binder = binder_of(f, "tg.to_torch")
@@ -138,8 +146,13 @@ def to_torch(f: Callable) -> Callable:
     return call
 
 
+def _conjugate(x: Any) -> Any:
+    """Of a cotangent: those of PyTorch are the conjugates of ours and JAX's."""
+    return np.conj(x) if np.iscomplexobj(x) else x
+
+
 def _numpy(x: Any) -> Any:
-    return x.detach().cpu().numpy() if hasattr(x, "detach") else x
+    return x.detach().cpu().resolve_conj().numpy() if hasattr(x, "detach") else x
 
 
 @functools.cache
@@ -175,11 +188,11 @@ def _torch_bridge(torch: Any) -> Any:
         def backward(ctx: Any, *cts: Any) -> tuple:
             values, wrt = ctx.values, ctx.wrt
             if torch.is_grad_enabled():  # it is differentiated again
-                back = ctx.flat.pullback(wrt, len(values))
+                back = ctx.flat.pullback(wrt, len(values), _conjugate)
                 found = to_torch(back)(*values, *cts)
             else:
-                made = ctx.pullback(tuple([_numpy(ct) for ct in cts]))
-                found = [tensor(x, ctx.device) for x in made]
+                made = ctx.pullback(tuple([_conjugate(_numpy(ct)) for ct in cts]))
+                found = [tensor(_conjugate(x), ctx.device) for x in made]
             grads: list[Any] = [None] * len(values)
             for i, g in zip(wrt, found, strict=True):
                 grads[i] = g
