@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy as xp
 
 from tracegrad.errors import DTypeError
 from tracegrad.ir.types import ArrayType
@@ -97,6 +98,28 @@ def _(b, x):
 @python_float.body("jax")
 def _(x):
     return x
+
+
+@op(
+    infer=lambda t: ArrayType((), np.dtype(np.int64), weak=True),
+    vjp=[None],
+    noun="number",
+    spelling="int",
+    samples=[arg(dtype="bool").with_()],
+)
+def python_int(x):
+    """A truth as a Python int, which takes the dtype of its partner."""
+    return int(x)
+
+
+@python_int.batch
+def _(b, x):
+    return astype(x, dtype=np.dtype(np.int64))
+
+
+@python_int.body("jax")
+def _(x):
+    return xp.where(x, 1, 0)
 
 
 def to_float(x):

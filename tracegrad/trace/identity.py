@@ -15,7 +15,10 @@ import numpy as np
 
 from tracegrad.errors import ControlFlowError
 from tracegrad.ir.graph import Const, Value
+from tracegrad.ops.cast import python_int
 from tracegrad.ops.define import OPERATORS
+from tracegrad.ops.record import type_of
+from tracegrad.trace.boundary import enter
 from tracegrad.trace.buffers import Handle, Unjoin, current
 from tracegrad.trace.session import ACTIVE, Session
 
@@ -62,6 +65,39 @@ def is_python_truth(x: Any) -> bool:
     if x.buffer.loose is not None:
         raise Unjoin(x.buffer.loose)
     return bool(python_truth(session, current(x)))
+
+
+def may_count(x: Any) -> bool:
+    """Whether `x` may be a truth that Python's arithmetic takes for 0 or 1."""
+    if isinstance(x, Handle):
+        t = x.value.type
+        return t.kind == "b" and not t.shape
+    return type(x) is bool
+
+
+def counted(*operands: Any) -> tuple:
+    """Operands of Python's arithmetic, with an int in the place of each truth.
+
+    If one of them is NumPy's, NumPy does the arithmetic: all stay as they are.
+    """
+    truths = [may_count(x) and _made_by_python(x) for x in operands]
+    for x, is_truth in zip(operands, truths, strict=True):
+        if not is_truth and not type_of(x).weak:
+            return operands
+    return tuple(
+        [
+            (_count(x) if isinstance(x, Handle) else int(x)) if is_truth else x
+            for x, is_truth in zip(operands, truths, strict=True)
+        ]
+    )
+
+
+def _made_by_python(x: Any) -> bool:
+    return is_python_truth(x) if isinstance(x, Handle) else True
+
+
+def _count(x: Any) -> Any:
+    return enter(x.builder.session, python_int, (x,), name="int()")
 
 
 def identical(x: Any, y: Any) -> Any:

@@ -48,7 +48,7 @@ from tracegrad.trace.conversions import (
     place_of,
     shown_of,
 )
-from tracegrad.trace.identity import is_python_truth
+from tracegrad.trace.identity import counted, is_python_truth, may_count
 from tracegrad.trace.numpy_api import (
     FRESH_METHODS,
     call_function,
@@ -85,28 +85,39 @@ def _takes(x: Any) -> bool:
     return isinstance(x, Ref) or type(x) is Size or isinstance(x, _OPERAND_TYPES)
 
 
+# Operators that give a truth, or combine truths bit by bit.
+_OF_TRUTHS = {"__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"}
+_OF_TRUTHS |= {"__and__", "__or__", "__xor__"}
+
+
 def _binary(name: str) -> Callable:
+    counts = name not in _OF_TRUTHS
+
     def forward(self: Proxy, other: Any) -> Any:
         if not _takes(other):
             if is_sparse(other):
                 return with_sparse(session_of(self), _SYMBOLS[name], self, other, other)
             return NotImplemented
-        return enter(
-            session_of(self), _operate, (name, self, other), name=_SYMBOLS[name]
-        )
+        operands: tuple = (self, other)
+        if counts and (may_count(self) or may_count(other)):
+            operands = counted(self, other)
+        return enter(session_of(self), _operate, (name, *operands), name=_SYMBOLS[name])
 
     return forward
 
 
 def _reflected(name: str) -> Callable:
+    counts = name not in _OF_TRUTHS
+
     def backward(self: Proxy, other: Any) -> Any:
         if not _takes(other):
             if is_sparse(other):
                 return with_sparse(session_of(self), _SYMBOLS[name], other, self, other)
             return NotImplemented
-        return enter(
-            session_of(self), _operate, (name, other, self), name=_SYMBOLS[name]
-        )
+        operands: tuple = (other, self)
+        if counts and (may_count(self) or may_count(other)):
+            operands = counted(other, self)
+        return enter(session_of(self), _operate, (name, *operands), name=_SYMBOLS[name])
 
     return backward
 
@@ -117,7 +128,8 @@ def _operate(name: str, a: Any, b: Any) -> Any:
 
 def _unary(name: str) -> Callable:
     def apply(self: Proxy) -> Any:
-        return enter(session_of(self), OPERATORS[name], (self,), name=_SYMBOLS[name])
+        (x,) = counted(self) if may_count(self) else (self,)
+        return enter(session_of(self), OPERATORS[name], (x,), name=_SYMBOLS[name])
 
     return apply
 
@@ -125,7 +137,8 @@ def _unary(name: str) -> Callable:
 def _absolute(self: Proxy) -> Any:
     """`abs(x)`, which is a Python float if `x` is one."""
     session = session_of(self)
-    made = enter(session, OPERATORS["__abs__"], (self,), name="abs")
+    (x,) = counted(self) if may_count(self) else (self,)
+    made = enter(session, OPERATORS["__abs__"], (x,), name="abs")
     if session.narrow and self.value.type.weak and made.dtype == np.float64:
         return enter(session, python_float, (made,), name="abs")
     return made
