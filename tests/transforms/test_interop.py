@@ -36,6 +36,22 @@ COMPLEX = {
     "neither": lambda m, z: m.conj(z) * z**2 * m.imag(z),
 }
 
+# PyTorch's own, at its first use of forward mode.
+TORCH_WARNS = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+IN_FUNC = {
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (torch.cos(x),))[1],
+    "hessian": lambda f, x: torch.func.hessian(lambda x: f(x).sum())(x),
+    "vmap": lambda f, x: torch.vmap(f, in_dims=1, out_dims=-1)(x),
+    "vmap of grad": lambda f, x: torch.vmap(torch.func.grad(lambda x: f(x).sum()))(x),
+    "vmap of hessian": lambda f, x: torch.vmap(torch.func.hessian(f))(x),
+    "vmap twice": lambda f, x: torch.vmap(torch.vmap(f))(x),
+    "grad of vmap": lambda f, x: torch.func.grad(
+        lambda x: torch.vmap(f)(x).square().sum()
+    )(x),
+}
+
 
 class TestTorch:
     def tensors(self):
@@ -81,6 +97,60 @@ class TestTorch:
             found.append([first, second, third, plain.grad])
         for have, want in zip(*found, strict=True):
             torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-10)
+
+    @TORCH_WARNS
+    @pytest.mark.parametrize("name", IN_FUNC)
+    def test_transformations_of_torch_func(self, name):
+        """Among them are batches and forward mode."""
+        x = torch.tensor(np.linspace(-1.0, 1.2, 6).reshape(2, 3))
+        f = lambda m: lambda x: m.sum(m.tanh(x) ** 3 * x) * x
+        have, want = (IN_FUNC[name](g, x) for g in (tg.to_torch(f(np)), f(torch)))
+        torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-10)
+
+    @TORCH_WARNS
+    def test_some_arguments_and_integers_in_torch_func(self):
+        func, i = torch.func, torch.tensor([0, 2])
+        x, y = torch.tensor(X[1]), torch.tensor(X[2:])
+        found = []
+        for f in (
+            tg.to_torch(lambda x, i, y: (x[i] ** 2 * y[:, i], np.argmax(x))),
+            lambda x, i, y: (x[i] ** 2 * y[:, i], torch.argmax(x)),
+        ):
+            first = lambda *args, f=f: f(*args)[0]
+            pushed = func.jvp(lambda x, f=f: f(x, i, y), (x,), (x,))
+            rows = func.vmap(func.jacrev(first), in_dims=(None, None, 0))(
+                x, i, y[:, None]
+            )
+            found.append([*pushed[0], pushed[1][0], rows])
+            found[-1].append(func.jacfwd(first, argnums=2)(x, i, y))
+        for have, want in zip(*found, strict=True):
+            torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-10)
+
+    def test_a_change_in_place_before_the_backward_pass_is_refused(self):
+        f = tg.to_torch(lambda w, x: np.sum(np.sin(w) * x))
+        for at in range(2):
+            w, x = (torch.rand(3, requires_grad=True) for _ in "wx")
+            loss = f(w, x)
+            with torch.no_grad():
+                (w, x)[at].mul_(2.0)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+
+    def test_second_derivatives_are_not_traced_each_time(self):
+        traced = []
+
+        def f(x):
+            traced.append(1)
+            return np.sum(np.sin(x) ** 2)
+
+        g = tg.to_torch(f)
+        counts = []
+        for _ in range(4):
+            x = torch.tensor(X, requires_grad=True)
+            (first,) = torch.autograd.grad(g(x), x, create_graph=True)
+            first.sum().backward()
+            counts.append(len(traced))
+        assert counts[1] == counts[3]
 
     def test_without_gradients_and_single_precision(self):
         f = tg.to_torch(lambda x: x * 2.0)

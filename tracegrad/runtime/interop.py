@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from tracegrad.errors import ArgumentError
 from tracegrad.ir.tree import Branch, Leaf, Static, Tree, build, leaves, restore
 from tracegrad.ir.types import ArrayType
 from tracegrad.runtime.compiled import Compiled, vjp
+from tracegrad.runtime.forward import jvp
 from tracegrad.runtime.options import Options
 from tracegrad.runtime.spec import Spec
 from tracegrad.runtime.transform import binder_of, options_of
+from tracegrad.runtime.vectorize import vmap
 
 
 class _Flat:
@@ -44,7 +47,7 @@ class _Flat:
         self.flat = flat
         self.run = Compiled(flat, options_of(name, "numpy", "readable"))
         self._pulled: dict[tuple[int, ...], Compiled] = {}
-        self._again: dict[tuple[int, ...], Callable] = {}
+        self._again: dict[Any, Callable] = {}
 
     def pulled(self, wrt: tuple[int, ...], values: Sequence[Any]) -> tuple:
         """The leaves of the result, and the pullback to the leaves `wrt`."""
@@ -53,30 +56,64 @@ class _Flat:
         return self._pulled[wrt](*values)
 
     def pullback(
-        self, wrt: tuple[int, ...], count: int, convention: Callable = lambda x: x
+        self,
+        wrt: tuple[int, ...],
+        count: int,
+        there: Callable,
+        convention: Callable = lambda x: x,
     ) -> Callable:
         """The pullback as a function of all leaves and the cotangents.
 
-        `convention` makes a cotangent of the other library one of ours, and back.
+        Args:
+            wrt: which leaves it is by.
+            count: how many leaves there are.
+            there: makes it a function of the other library.
+            convention: makes a cotangent of the other library one of ours, and back.
         """
-        if wrt not in self._again:
-            flat = self.flat
 
-            def back(*values: Any) -> tuple:
-                inner, cts = list(values[:count]), values[count:]
+        def back(*values: Any) -> tuple:
+            moved, cts = self._of(wrt, values[:count]), values[count:]
+            _, pulled = vjp(moved, *[values[i] for i in wrt])
+            found = pulled(tuple([convention(ct) for ct in cts]))
+            return tuple([convention(x) for x in found])
 
-                def moved(*some: Any) -> tuple:
-                    for i, x in zip(wrt, some, strict=True):
-                        inner[i] = x
-                    return flat(*inner)
+        return self._made(("pullback", wrt), back, there)
 
-                _, pulled = vjp(moved, *[values[i] for i in wrt])
-                found = pulled(tuple([convention(ct) for ct in cts]))
-                return tuple([convention(x) for x in found])
+    def pushed(self, wrt: tuple[int, ...], count: int, there: Callable) -> Callable:
+        """The tangents of the result, as a function of all leaves and the tangents."""
 
-            back.__name__ = back.__qualname__ = f"{flat.__name__}_pullback"
-            self._again[wrt] = back
-        return self._again[wrt]
+        def push(*values: Any) -> tuple:
+            moved, tangents = self._of(wrt, values[:count]), values[count:]
+            return jvp(moved, tuple([values[i] for i in wrt]), tuple(tangents))[1]
+
+        return self._made(("jvp", wrt), push, there)
+
+    def batched(self, axes: tuple[int | None, ...], there: Callable) -> Callable:
+        """The function of a batch, along these axes of the leaves."""
+
+        def batch(*values: Any) -> tuple:
+            return vmap(self.flat, in_axes=axes)(*values)
+
+        return self._made(("vmap", axes), batch, there)
+
+    def _of(self, wrt: tuple[int, ...], values: Sequence[Any]) -> Callable:
+        """The function of the leaves `wrt` alone."""
+        inner = list(values)
+
+        def moved(*some: Any) -> tuple:
+            for i, x in zip(wrt, some, strict=True):
+                inner[i] = x
+            return self.flat(*inner)
+
+        return moved
+
+    def _made(self, key: tuple, function: Callable, there: Callable) -> Callable:
+        """The function there, made once, so that it is compiled once."""
+        if key not in self._again:
+            function.__name__ = f"{self.flat.__name__}_{key[0]}"
+            function.__qualname__ = function.__name__
+            self._again[key] = there(function)
+        return self._again[key]
 
 
 def _result_leaf(x: Any) -> Leaf | Static:
@@ -126,8 +163,9 @@ def to_torch(f: Callable) -> Callable:
 
     Returns:
         A function that takes tensors in the place of arrays, and returns tensors.  It
-        is a `torch.autograd.Function`, differentiable any number of times.  Gradients
-        by complex numbers are PyTorch's there: conjugates of ours.
+        is a `torch.autograd.Function`, differentiable any number of times, under the
+        transformations of `torch.func` too (`vmap`, `jvp`, `hessian`).  Gradients by
+        complex numbers are PyTorch's there: conjugates of ours.
     """
     torch = _import("torch", "tg.to_torch")
     binder = binder_of(f, "tg.to_torch")
@@ -138,7 +176,7 @@ def to_torch(f: Callable) -> Callable:
     def call(*args: Any) -> Any:
         is_leaf = lambda x: isinstance(x, torch.Tensor) or type(x) in (float, complex)
         flat, values = functions.of(args, is_leaf)
-        found = bridge.apply(flat, *values)
+        found = bridge.apply(_Run(flat), *values)
         rest = iter(found)
         assert flat.result is not None
         return restore(flat.result, lambda _: next(rest))
@@ -155,48 +193,111 @@ def _numpy(x: Any) -> Any:
     return x.detach().cpu().resolve_conj().numpy() if hasattr(x, "detach") else x
 
 
+@dataclass
+class _Run:
+    """One call of a flat function with tensors.
+
+    Attributes:
+        flat: the function.
+        wrt: the leaves that its pullback is to.
+        device: where the tensors are.
+        pullback: of that call; None if nothing is differentiated.
+    """
+
+    flat: _Flat
+    wrt: tuple[int, ...] = ()
+    device: Any = None
+    pullback: Callable | None = None
+
+
+def _tensor(torch: Any, x: Any, device: Any) -> Any:
+    made = np.asarray(x)
+    made = made if made.flags.writeable else made.copy()
+    return torch.as_tensor(made, device=device)
+
+
+def _run_on_tensors(torch: Any, run: _Run, values: tuple) -> tuple:
+    given = [_numpy(v) for v in values]
+    tensors = {i: v for i, v in enumerate(values) if isinstance(v, torch.Tensor)}
+    run.device = next((v.device for v in tensors.values()), None)
+    run.wrt = tuple([i for i, v in tensors.items() if v.requires_grad])
+    if not run.wrt:
+        out = run.flat.run(*given)
+    else:
+        out, run.pullback = run.flat.pulled(run.wrt, given)
+    return tuple([_tensor(torch, x, run.device) for x in out])
+
+
+def _keep(torch: Any, ctx: Any, inputs: tuple, output: tuple) -> None:
+    """Keep what the derivatives read, on PyTorch's record of a call."""
+    ctx.run, *values = inputs
+    ctx.is_tensor = [isinstance(v, torch.Tensor) for v in values]
+    pairs = list(zip(values, ctx.is_tensor, strict=True))
+    tensors = [v for v, one in pairs if one]
+    # Saved, so that PyTorch refuses to go back after a change in place.
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
+    ctx.values = [None if one else v for v, one in pairs]
+    ctx.is_moved = [x.is_floating_point() or x.is_complex() for x in output]
+
+
+def _kept(ctx: Any) -> list[Any]:
+    """What the function was called with."""
+    tensors = iter(ctx.saved_tensors)
+    pairs = zip(ctx.values, ctx.is_tensor, strict=True)
+    return [next(tensors) if one else v for v, one in pairs]
+
+
+def _go_back(torch: Any, ctx: Any, cts: tuple) -> tuple:
+    values, run = _kept(ctx), ctx.run
+    wrt = tuple([i for i in range(len(values)) if ctx.needs_input_grad[i + 1]])
+    # Without a pullback, it ran inside of a transformation of torch.func.
+    if torch.is_grad_enabled() or run.pullback is None or run.wrt != wrt:
+        back = run.flat.pullback(wrt, len(values), to_torch, _conjugate)
+        found = back(*values, *cts)
+    else:
+        made = run.pullback(tuple([_conjugate(_numpy(ct)) for ct in cts]))
+        found = [_tensor(torch, _conjugate(x), run.device) for x in made]
+    grads: list[Any] = [None] * len(values)
+    for i, g in zip(wrt, found, strict=True):
+        grads[i] = g
+    return (None, *grads)
+
+
+def _push(ctx: Any, tangents: tuple) -> tuple:
+    values = _kept(ctx)
+    wrt = tuple([i for i, t in enumerate(tangents) if t is not None])
+    push = ctx.run.flat.pushed(wrt, len(values), to_torch)
+    found = push(*values, *[tangents[i] for i in wrt])
+    pairs = zip(found, ctx.is_moved, strict=True)
+    return tuple([t if moved else None for t, moved in pairs])
+
+
 @functools.cache
 def _torch_bridge(torch: Any) -> Any:
-    def tensor(x: Any, device: Any) -> Any:
-        made = np.asarray(x)
-        made = made if made.flags.writeable else made.copy()
-        return torch.as_tensor(made, device=device)
-
     class Bridge(torch.autograd.Function):  # type: ignore[name-defined,unused-ignore]
         """A flat function; its cotangents go through its pullback."""
 
         @staticmethod
-        def forward(ctx: Any, flat: _Flat, *values: Any) -> tuple:
-            ctx.flat, ctx.values = flat, values
-            given = [_numpy(v) for v in values]
-            moved = [
-                i
-                for i, v in enumerate(values)
-                if isinstance(v, torch.Tensor) and v.requires_grad
-            ]
-            device = next(
-                (v.device for v in values if isinstance(v, torch.Tensor)), None
-            )
-            ctx.wrt, ctx.device = tuple(moved), device
-            if not moved:
-                out = flat.run(*given)
-            else:
-                out, ctx.pullback = flat.pulled(ctx.wrt, given)
-            return tuple([tensor(x, device) for x in out])
+        def forward(run: _Run, *values: Any) -> tuple:
+            return _run_on_tensors(torch, run, values)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+            _keep(torch, ctx, inputs, output)
 
         @staticmethod
         def backward(ctx: Any, *cts: Any) -> tuple:
-            values, wrt = ctx.values, ctx.wrt
-            if torch.is_grad_enabled():  # it is differentiated again
-                back = ctx.flat.pullback(wrt, len(values), _conjugate)
-                found = to_torch(back)(*values, *cts)
-            else:
-                made = ctx.pullback(tuple([_conjugate(_numpy(ct)) for ct in cts]))
-                found = [tensor(_conjugate(x), ctx.device) for x in made]
-            grads: list[Any] = [None] * len(values)
-            for i, g in zip(wrt, found, strict=True):
-                grads[i] = g
-            return (None, *grads)
+            return _go_back(torch, ctx, cts)
+
+        @staticmethod
+        def jvp(ctx: Any, _: Any, *tangents: Any) -> tuple:
+            return _push(ctx, tangents)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple, run: _Run, *values: Any) -> tuple:
+            found = run.flat.batched(tuple(in_dims[1:]), to_torch)(*values)
+            return found, (0,) * len(found)
 
     return Bridge
 
@@ -266,8 +367,8 @@ def _jax_bridge(jax: Any, flat: _Flat) -> Callable:
 
     def backward(values: tuple, cts: tuple) -> tuple:
         wrt = tuple([i for i, v in enumerate(values) if v.dtype.kind in "fc"])
-        back = flat.pullback(wrt, len(values))
-        found = iter(to_jax(back)(*values, *cts))
+        back = flat.pullback(wrt, len(values), to_jax)
+        found = iter(back(*values, *cts))
         return tuple(
             [
                 next(found) if i in wrt else np.zeros(v.shape, jax.dtypes.float0)
