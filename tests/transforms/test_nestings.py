@@ -1,4 +1,4 @@
-"""Random nestings of transformations, three deep, against JAX."""
+"""Random nestings of transformations, up to four deep, against JAX."""
 
 from __future__ import annotations
 
@@ -195,6 +195,13 @@ def test_two_deep(name, steps):
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(NAMES), st.lists(st.sampled_from(STEPS), min_size=3, max_size=3))
 def test_three_deep(name, steps):
+    agree(name, _vector(steps))
+
+
+@pytest.mark.slow
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(NAMES), st.lists(st.sampled_from(STEPS), min_size=4, max_size=4))
+def test_four_deep(name, steps):
     agree(name, _vector(steps))
 
 
