@@ -332,3 +332,26 @@ def test_a_python_float_may_be_where_a_loop_begins() -> None:
     assert "concatenate" not in text
     on_jax = tg.value_and_grad(f, backend="jax")(np.array([0.9, 2.0]), 0.3)
     np.testing.assert_allclose(on_jax[0], f(np.array([0.9, 2.0]), 0.3), rtol=1e-9)
+
+
+READ_MORE_THAN_ONCE = {
+    "twice": lambda y, v: y + 0.25 * (v - y),
+    "thrice": lambda y, v: y + 0.25 * (v - y) * np.cos(y),
+}
+
+
+@pytest.mark.parametrize("start", [0.0, -0.0, 0.5, np.float64(2.0)], ids=repr)
+@pytest.mark.parametrize("read", READ_MORE_THAN_ONCE.values(), ids=READ_MORE_THAN_ONCE)
+def test_a_number_to_start_with_is_one_carry_however_often_it_is_read(start, read):
+    def filtered(u, k):
+        y = start
+        for t in range(30):
+            y = read(y, k * u[t])
+        return np.sum(y * y + k)
+
+    u = np.linspace(0.2, 1.0, 30)
+    rolled, flat, graph = both(filtered, u, 1.5)
+    (loop, *_) = [node for node in graph.nodes if node.op is for_loop]
+    assert loop.attrs["carried"] == 1
+    assert rolled[0] == flat[0] == filtered(u, 1.5)
+    np.testing.assert_allclose(rolled[1], flat[1], rtol=1e-12)

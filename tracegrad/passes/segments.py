@@ -103,6 +103,7 @@ class Segment:
         self.flows: list[list[_Flow]] = []
         self.ints: list[tuple[_Column, ...]] = []
         self.starts: list[Node] = []
+        self.numbers: dict[Any, Const] = {}
 
     def node(self, turn: int, offset: int) -> Node:
         """A node by its turn and its place in the turn."""
@@ -177,7 +178,15 @@ class Segment:
             return None
         if turn == 1:
             return _Flow("local", (at, output)) if here == (0, at, output) else None
-        return _Flow("carry", (at, output), reads[0]) if here is None else None
+        if here is not None:
+            return None
+        return _Flow("carry", (at, output), self._start((at, output), reads[0]))
+
+    def _start(self, source: tuple[int, int], v: Value) -> Value:
+        """What a carry is in the first turn: for equal numbers one, of one carry."""
+        if not isinstance(v, Const):
+            return v
+        return self.numbers.setdefault((source, constant_key(v)), v)
 
     def _row_flow(self, reads: list[Value]) -> _Flow | None:
         """Rows that were read before, of one array and in order."""
