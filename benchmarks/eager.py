@@ -224,22 +224,32 @@ def mygrad_mlp(step: bool = True) -> Callable[[], Any]:
 
 
 def numpy_mlp(step: bool = True) -> Callable[[], Any]:
-    """The step of the network in NumPy by hand: the least that any library can take."""
+    """The step of the network by hand in NumPy, in place wherever that is possible."""
     rng = np.random.default_rng(0)
     shapes = [(32, 8), (32, 4), (8, 16), (16,), (16, 4), (4,)]
     x, y, *parameters = [rng.standard_normal(s).astype(np.float32) for s in shapes]
     w1, b1, w2, b2 = parameters
+    total = np.add.reduce
 
     def run() -> Any:
-        h = np.tanh(x @ w1 + b1)
-        error = h @ w2 + b2 - y
-        loss = np.mean(error**2)
-        d_out = error * np.float32(2.0 / error.size)
-        d_pre = (d_out @ w2.T) * (1.0 - h * h)
-        gradient = x.T @ d_pre, d_pre.sum(axis=0), h.T @ d_out, d_out.sum(axis=0)
+        h = x.dot(w1)
+        h += b1
+        np.tanh(h, out=h)
+        d_out = h.dot(w2)
+        d_out += b2
+        d_out -= y
+        loss = total(d_out * d_out, axis=None) / d_out.size
+        d_out *= 2.0 / d_out.size
+        d_pre = d_out.dot(w2.T)
+        d_w2 = h.T.dot(d_out)
+        h *= h
+        np.subtract(1.0, h, out=h)
+        d_pre *= h
+        gradient = x.T.dot(d_pre), total(d_pre, axis=0), d_w2, total(d_out, axis=0)
         if step:
             for p, g in zip(parameters, gradient):
-                p -= 1e-4 * g
+                g *= 1e-4
+                p -= g
         return loss, gradient
 
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 import numpy as xp
@@ -30,13 +31,16 @@ _LN_10 = math.log(10.0)
 
 
 # ------------------------------------------------------------------- powers and roots
-def _slope_of_base(ct, z, x, y):
-    """y * x**(y - 1), in the shortest form that the exponent allows."""
+def _slope_of_base(ct, z, x, y, raised=operator.pow):
+    """y * x**(y - 1), in the shortest form that the exponent allows.
+
+    `raised` is the power of the function itself: of Python's floats, or of NumPy's.
+    """
     c = constant_of(y)
     if c is None or isinstance(c, complex | np.complexfloating):
         # 0 * 0**-1 would be nan where x**0 is constant.
         down = y - 1.0 if c else where((x == 0.0) & (y == 0.0), 1.0, y - 1.0)
-        return ct * (y * x**down)
+        return ct * (y * raised(x, down))
     c = float(c)
     if c in (0.0, 1.0, 2.0, 0.5, -1.0):
         if c == 0.0:
@@ -47,7 +51,8 @@ def _slope_of_base(ct, z, x, y):
             return ct * (2.0 * x)
         return 0.5 * ct / z if c == 0.5 else -(ct * z**2)
     # NumPy raises to an int power faster than to a float that is whole.
-    return ct * (c * x ** (int(c - 1.0) if c.is_integer() else c - 1.0))
+    down = int(c - 1.0) if c.is_integer() else c - 1.0
+    return ct * (c * raised(x, down))
 
 
 def _slope_of_exponent(ct, z, x, y):
@@ -76,7 +81,6 @@ def power(x, y):
     return x**y
 
 
-@accept(np.power)
 def raise_to(x, y):
     """`power`, or `square` where the exponent is a constant 2 that keeps the dtype."""
     c = constant_of(y)
@@ -91,13 +95,29 @@ OPERATORS["__pow__"] = raise_to  # type: ignore[assignment]
 
 @op(
     infer=elementwise(np.float_power),
-    vjp=[_slope_of_base, _slope_of_exponent],
+    vjp=[
+        lambda ct, z, x, y: _slope_of_base(ct, z, x, y, power_by_numpy),
+        _slope_of_exponent,
+    ],
     accepts=[np.float_power],
     samples=[call(arg(3, lo=0.5), arg(2, 3)), *_INTS],
 )
 def float_power(x, y):
     """`x` to the power `y`, in float64 or complex128."""
     return xp.float_power(x, y)
+
+
+@accept(np.power)
+def power_by_numpy(x, y):
+    """`np.power`: a real number where Python's `**` of two floats would be complex."""
+    both = type_of(x), type_of(y)
+    if all(t.weak for t in both) and any(t.kind == "f" for t in both):
+        base, exponent = constant_of(x), constant_of(y)
+        positive = base is not None and base >= 0
+        whole = exponent is not None and float(exponent).is_integer()
+        if not positive and not whole:
+            return float_power(x, y)
+    return raise_to(x, y)
 
 
 @float_power.body("jax")

@@ -140,7 +140,7 @@ for _name, _to in {
     "hypot": _hypot,
     "lgamma": special.gammaln,
     "log": _log,
-    "pow": elementary.raise_to,
+    "pow": elementary.power_by_numpy,
     "radians": trigonometry.deg2rad,
     "remainder": lambda x, y: x - y * select.rint(x / y),
     "trunc": _whole(select.trunc),
