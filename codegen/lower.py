@@ -147,7 +147,8 @@ class Lowering:
             assert self.context.body is not None
             return ast.Call(self.context.body(node.attrs["body"]), args, [])
         if node.op is astype and node.derived and self._may_be_number(node.inputs[0]):
-            return ast.Call(literal(node.attrs["dtype"], self.context), args, [])
+            kind = literal(np.dtype(node.attrs["dtype"]), self.context)
+            return ast.Call(kind, args, [])
         template = self.template(node)
         if node.op.emitter is not None:
             return _aliased(node.op.emitter(args, node.attrs), self.context)

@@ -272,6 +272,7 @@ CASTS = [
     lambda t, x: (x.double() ** 2).sum().float() * 3,
     lambda t, x: x[0].double().float(),
     lambda t, x: x[1].half().double() * 2,
+    lambda t, x: x[0].amax() * 2.0,
 ]
 
 
