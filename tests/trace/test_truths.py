@@ -43,6 +43,8 @@ def expected(f, x):
             return TypeError
 
 
+# Of `~` on a bool, from Python 3.12 on.
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
 @pytest.mark.parametrize("backend", ["numpy", "jax"])
 @pytest.mark.parametrize("x", [*POINTS, *map(np.float64, POINTS)], ids=repr)
 @pytest.mark.parametrize("name", SUMS)

@@ -32,6 +32,8 @@ LEFT_OUT = {
     "axis_name": "there are no axes with names",
     "spmd_axis_name": "there are no axes with names",
     "sum_match": "private to JAX",
+    "saveable_args": "private to newer versions of JAX",
+    "in_nzs": "private to newer versions of JAX",
     "operand": "the older spelling of `operands`",
     "unroll": "a matter of XLA: a loop of NumPy gains nothing",
     "_split_transpose": "private to JAX",
