@@ -80,3 +80,11 @@ def test_python_raises_where_the_function_tries():
         warnings.simplefilter("ignore")  # NumPy's, of the nan that is asked for
         assert g(-2.0) == (-6.0, 3.0)
     np.testing.assert_allclose(g(4.0), (2.0, 0.25))
+
+
+def test_complex_exponents_of_python_floats():
+    f = lambda x: np.power(x, 0.5j).real
+    value, slope = tg.value_and_grad(f)(2.0)
+    np.testing.assert_allclose(value, math.cos(0.5 * math.log(2.0)), rtol=1e-12)
+    want = -math.sin(0.5 * math.log(2.0)) * 0.25
+    np.testing.assert_allclose(slope, want, rtol=1e-12)

@@ -111,7 +111,7 @@ def float_power(x, y):
 def power_by_numpy(x, y):
     """`np.power`: a real number where Python's `**` of two floats would be complex."""
     both = type_of(x), type_of(y)
-    if all(t.weak for t in both) and any(t.kind == "f" for t in both):
+    if all(t.weak for t in both) and {t.kind for t in both} in ({"f"}, {"f", "i"}):
         base, exponent = constant_of(x), constant_of(y)
         positive = base is not None and base >= 0
         whole = exponent is not None and float(exponent).is_integer()

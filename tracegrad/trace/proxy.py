@@ -86,8 +86,8 @@ def _takes(x: Any) -> bool:
 
 
 # Operators that give a truth, or combine truths bit by bit.
-_OF_TRUTHS = {"__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"}
-_OF_TRUTHS |= {"__and__", "__or__", "__xor__"}
+_COMPARISONS = {"__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"}
+_OF_TRUTHS = {*_COMPARISONS, "__and__", "__or__", "__xor__"}
 
 
 def _binary(name: str) -> Callable:
@@ -533,7 +533,6 @@ _SYMBOLS = {
 OPERATOR_FUNCTIONS = {
     name: getattr(operator, name) for name in _SYMBOLS if hasattr(operator, name)
 }
-_COMPARISONS = {"__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"}
 _UNARY = {"__neg__", "__pos__", "__abs__", "__invert__"}
 for _name in _SYMBOLS:
     if _name in _UNARY:
